@@ -30,6 +30,8 @@ Section environment_section(const RunFolder& run, const Place& place);
 /// All of these but the switches and the environment that have content, in order.
 std::vector<Section> run_sections(const RunFolder& run, const Place& place);
 
+/// A chart over steps from zero, without lines yet.
+LineChart line_chart(const Place& place, std::string_view key, std::string title, std::string unit);
 /// A series with the name, drawn from these columns.
 Series series(std::string name, const Columns& columns);
 

@@ -16,15 +16,9 @@ struct TelemetryLine {
 
 Html telemetry_chart(const RunFolder& run, const Place& place, const char* key, const char* title, const char* unit,
                      std::initializer_list<TelemetryLine> lines, std::optional<double> top) {
-  LineChart chart{.key = place.ids + key,
-                  .title = title,
-                  .unit = unit,
-                  .x_title = "s",
-                  .series = {},
-                  .marks = {},
-                  .from_zero = true,
-                  .stacked = false,
-                  .top = top};
+  LineChart chart = line_chart(place, key, title, unit);
+  chart.x_title = "s";
+  chart.top = top;
   for (const auto& line : lines)
     for (const auto& each : run.telemetry)
       if (each.name == line.name && !each.columns.empty()) chart.series.push_back(series(line.words, each.columns));
@@ -75,7 +69,7 @@ Section hardware_section(const RunFolder& run, const Place& place) {
                    {"GPU: multiprocessors busy", summary.known("gpu_sm_util_pct", percent_text)},
                    {"GPU: tensor cores active", summary.known("gpu_tensor_util_pct", percent_text)},
                    {"CPU: of the allowed cores", summary.known("cpu_util_pct", percent_text)},
-                   {"energy", summary.value("energy_j") ? summary.number("energy_j", plain_text) + " J" : ""},
+                   {"energy", summary.value("energy_j") ? summary.number("energy_j", count_text) + " J" : ""},
                    {"samples per joule", summary.known("samples_per_joule", plain_text)},
                    {"price of a million samples", summary.known("price_per_million_samples", plain_text)}});
   return section;

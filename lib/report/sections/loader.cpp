@@ -26,15 +26,7 @@ Section loader_section(const RunFolder& run, const Place& place) {
   Section section{place.ids + "loader-section", place.heading + "Loader", {}};
   Html charts;
   if (!run.steps.of(Metric::data_wait_ms).empty()) {
-    LineChart chart{.key = place.ids + "data-wait",
-                    .title = "Waiting for data",
-                    .unit = "ms",
-                    .x_title = "step",
-                    .series = {},
-                    .marks = {},
-                    .from_zero = true,
-                    .stacked = false,
-                    .top = {}};
+    LineChart chart = line_chart(place, "data-wait", "Waiting for data", "ms");
     chart.series.push_back(series("wait", run.steps.of(Metric::data_wait_ms)));
     charts = draw(chart);
   }

@@ -12,20 +12,9 @@ const Columns* evaluated(const RunFolder& run, std::string_view name) {
   return found == run.evaluations.end() || found->columns.empty() ? nullptr : &found->columns;
 }
 
-LineChart loss_line_chart(const Place& place, const char* key, const char* title, const char* unit) {
-  return {.key = place.ids + key,
-          .title = title,
-          .unit = unit,
-          .x_title = "step",
-          .series = {},
-          .marks = {},
-          .from_zero = false,
-          .stacked = false,
-          .top = {}};
-}
-
 Html accuracy(const RunFolder& run, const Place& place) {
-  LineChart chart = loss_line_chart(place, "accuracy", "Accuracy in evaluations", "%");
+  LineChart chart = line_chart(place, "accuracy", "Accuracy in evaluations", "%");
+  chart.from_zero = false;
   for (const auto& [name, words] : {std::pair{"top1_pct", "top-1"}, std::pair{"top5_pct", "top-5"}})
     if (const Columns* columns = evaluated(run, name)) chart.series.push_back(series(words, *columns));
   chart.top = 100;
@@ -34,9 +23,8 @@ Html accuracy(const RunFolder& run, const Place& place) {
 
 Html one_metric(const RunFolder& run, const Place& place, Metric metric, const char* key, const char* title) {
   if (run.steps.of(metric).empty()) return {};
-  LineChart chart = loss_line_chart(place, key, title, "");
+  LineChart chart = line_chart(place, key, title, "");
   chart.series.push_back(series(title, run.steps.of(metric)));
-  chart.from_zero = true;
   return draw(chart);
 }
 
@@ -45,7 +33,8 @@ Html one_metric(const RunFolder& run, const Place& place, Metric metric, const c
 Section loss_section(const RunFolder& run, const Place& place) {
   Section section{place.ids + "loss-section", place.heading + "Loss and evaluation", {}};
   if (run.steps.steps() == 0) return section;
-  LineChart chart = loss_line_chart(place, "loss", "Loss", "");
+  LineChart chart = line_chart(place, "loss", "Loss", "");
+  chart.from_zero = false;
   chart.series.push_back(series("training", run.steps.of(Metric::loss)));
   if (const Columns* loss = evaluated(run, "loss")) chart.series.push_back(series("evaluation", *loss));
   section.content = cards(draw(chart) + accuracy(run, place) +

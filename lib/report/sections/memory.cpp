@@ -45,15 +45,7 @@ Html activations_by_unit(const RunFolder& run, const Place& place) {
 }
 
 Html memory_over_time(const RunFolder& run, const Place& place) {
-  LineChart chart{.key = place.ids + "memory",
-                  .title = "Memory",
-                  .unit = "MiB",
-                  .x_title = "step",
-                  .series = {},
-                  .marks = {},
-                  .from_zero = true,
-                  .stacked = false,
-                  .top = {}};
+  LineChart chart = line_chart(place, "memory", "Memory", "MiB");
   const std::pair<const char*, Metric> lines[] = {{"tensors", Metric::memory_allocated_mib},
                                                   {"active", Metric::memory_active_mib},
                                                   {"reserved", Metric::memory_reserved_mib},

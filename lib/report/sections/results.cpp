@@ -103,15 +103,8 @@ Html arms_table(const Figures& result) {
 }
 
 Html turns_chart(const Json& result, const Place& place) {
-  LineChart chart{.key = place.ids + "turns",
-                  .title = "Throughput of each turn",
-                  .unit = "samples/s",
-                  .x_title = "turn",
-                  .series = {},
-                  .marks = {},
-                  .from_zero = true,
-                  .stacked = false,
-                  .top = {}};
+  LineChart chart = line_chart(place, "turns", "Throughput of each turn", "samples/s");
+  chart.x_title = "turn";
   std::map<std::string, Columns> arms;
   int64_t turn_number = 0;
   for (const Json& block : at(result, "samples"))

@@ -25,15 +25,8 @@ Html bars_of_throughput(const std::vector<NamedRun>& runs) {
 
 Html lines_of(const std::vector<NamedRun>& runs, Metric metric, const char* key, const char* title, const char* unit,
               bool from_zero) {
-  LineChart chart{.key = key,
-                  .title = title,
-                  .unit = unit,
-                  .x_title = "step",
-                  .series = {},
-                  .marks = {},
-                  .from_zero = from_zero,
-                  .stacked = false,
-                  .top = {}};
+  LineChart chart = line_chart(Place{}, key, title, unit);
+  chart.from_zero = from_zero;
   for (const NamedRun& one : runs)
     if (!one.run->steps.of(metric).empty() && chart.series.size() < kMostLines)
       chart.series.push_back(series(one.name, one.run->steps.of(metric)));

@@ -15,29 +15,15 @@ std::vector<Mark> marks_of(const RunFolder& run) {
 }
 
 LineChart throughput_chart(const RunFolder& run, const Place& place) {
-  LineChart chart{.key = place.ids + "throughput",
-                  .title = "Throughput",
-                  .unit = "samples/s",
-                  .x_title = "step",
-                  .series = {},
-                  .marks = marks_of(run),
-                  .from_zero = true,
-                  .stacked = false,
-                  .top = {}};
+  LineChart chart = line_chart(place, "throughput", "Throughput", "samples/s");
+  chart.marks = marks_of(run);
   chart.series.push_back(series("samples per second", run.steps.of(Metric::samples_per_s)));
   return chart;
 }
 
 LineChart split_chart(const RunFolder& run, const Place& place) {
-  LineChart chart{.key = place.ids + "split",
-                  .title = "Where a step's time goes",
-                  .unit = "ms",
-                  .x_title = "step",
-                  .series = {},
-                  .marks = {},
-                  .from_zero = true,
-                  .stacked = true,
-                  .top = {}};
+  LineChart chart = line_chart(place, "split", "Where a step's time goes", "ms");
+  chart.stacked = true;
   const auto add = [&](const char* name, const Columns& columns) {
     if (!columns.empty()) chart.series.push_back(series(name, columns));
   };
@@ -51,6 +37,16 @@ LineChart split_chart(const RunFolder& run, const Place& place) {
 
 }  // namespace
 
+LineChart line_chart(const Place& place, std::string_view key, std::string title, std::string unit) {
+  LineChart chart;
+  chart.key = place.ids + std::string(key);
+  chart.title = std::move(title);
+  chart.unit = std::move(unit);
+  chart.x_title = "step";
+  chart.from_zero = true;
+  return chart;
+}
+
 Series series(std::string name, const Columns& columns) {
   return {std::move(name), columns.columns(), columns.count()};
 }
@@ -60,15 +56,7 @@ Section throughput_section(const RunFolder& run, const Place& place) {
   if (run.steps.steps() == 0) return section;
   Html charts = draw(throughput_chart(run, place)) + draw(split_chart(run, place));
   if (!run.steps.of(Metric::comm_exposed_ms).empty()) {
-    LineChart exchange{.key = place.ids + "exchange",
-                       .title = "Communication that the step waited for",
-                       .unit = "ms",
-                       .x_title = "step",
-                       .series = {},
-                       .marks = {},
-                       .from_zero = true,
-                       .stacked = false,
-                       .top = {}};
+    LineChart exchange = line_chart(place, "exchange", "Communication that the step waited for", "ms");
     exchange.series.push_back(series("exposed communication", run.steps.of(Metric::comm_exposed_ms)));
     charts += draw(exchange);
   }
