@@ -155,10 +155,10 @@ TEST_CASE("a vit calls the attention of the slot") {
 }
 
 TEST_CASE("plain attention is the softmax of scaled products, in values and gradients") {
-  const auto input = [](int64_t tokens) {
-    return at::randn({2, 3, tokens, 8}, generator(static_cast<uint64_t>(tokens)), at::kDouble).requires_grad_(true);
+  const auto input = [](int64_t tokens, uint64_t seed) {
+    return at::randn({2, 3, tokens, 8}, generator(seed), at::kDouble).requires_grad_(true);
   };
-  const at::Tensor query = input(5), key = input(7), value = input(7) * 2;
+  const at::Tensor query = input(5, 1), key = input(7, 2), value = input(7, 3);
   const at::Tensor got = PlainAttentionOperations().attention(query, key, value);
   const at::Tensor wanted = at::matmul(at::matmul(query, key.transpose(2, 3)).div(std::sqrt(8.0)).softmax(3), value);
   CHECK(at::allclose(got, wanted, 1e-12, 1e-12));
@@ -166,12 +166,13 @@ TEST_CASE("plain attention is the softmax of scaled products, in values and grad
   const auto gradients = [&](const at::Tensor& output) {
     (output * along).sum().backward();
     std::vector<at::Tensor> all;
-    for (const at::Tensor& leaf : {query, key}) {
+    for (const at::Tensor& leaf : {query, key, value}) {
       all.push_back(leaf.grad().clone());
       leaf.mutable_grad().reset();
     }
     return all;
   };
   const auto ours = gradients(got), theirs = gradients(wanted);
+  REQUIRE(ours.size() == 3);
   for (size_t i = 0; i < ours.size(); ++i) CHECK(at::allclose(ours[i], theirs[i], 1e-10, 1e-12));
 }

@@ -175,7 +175,7 @@ TEST_CASE("a vit's weights for images of another size are refused with both numb
                  !ContainsSubstring("replace_head"));
 }
 
-TEST_CASE("a vit's weights load with the names of torchvision before version 0.12") {
+TEST_CASE("a vit's weights load with the names of torchvision 0.12") {
   const TemporaryFolder folder;
   const Model from = make_model(kVit, {3, 8, 8}, at::kCPU, 1);
   NamedTensors old;
