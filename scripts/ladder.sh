@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs configs/ladder/*.yaml in order, compares each rung with the one before (trainopt compare), and prints one table.
-# Each rung changes one setting of the one before.
+# Runs configs/ladder/*.yaml in order, compares each rung with the one before (trainopt compare), prints one table and
+# writes report.html. Each rung changes one setting of the one before.
 #
 #   scripts/ladder.sh [--steps N] [--budget TIME] [--run-root DIR] [key=value ...]
 #
@@ -84,3 +84,4 @@ while IFS= read -r recipe; do
 done < <(printf '%s\n' "${here%/scripts}"/configs/ladder/*.yaml | sort -V)
 
 python3 "$here/summaries.py" table "${folders[@]}"
+"$trainopt" report "$root" >&2 || say "there is no page"

@@ -174,6 +174,7 @@ def test_ladder(trainopt, budget):
     lines = done.stdout.splitlines()
     assert [line.split()[0] for line in lines] == ["run", *LADDER], done.stdout
     assert "failed" not in done.stdout and "missing" not in done.stdout, done.stdout
+    assert (trainopt.folder / "ladder/report.html").exists()
     waits = [json.loads(file.read_text())["hidden_waits"] for file in trainopt.folder.glob("ladder/*/summary.json")]
     assert waits == [[]] * len(LADDER), waits
 
