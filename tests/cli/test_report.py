@@ -189,9 +189,7 @@ def test_a_resumed_run_is_one_run(trainopt):
     assert trainopt(*more).code == 0
     page = Page(trainopt.folder / "out/report.html")
     assert "resumed" in page.text
-    places = re.search(r'id="chart-cpu-utilization".*?<script[^>]*>(.*?)</script>', page.source, re.S)
-    first = json.loads(places[1])["places"][0]["first"]
-    assert first == sorted(first)
+    assert "end of the warm-up" in page.text
 
 
 def test_a_profile_has_its_numbers(trainopt):
