@@ -3,8 +3,8 @@
 
     scripts/python test scripts/bench/bench_report.py [--steps N]
 
-The records of a short run are repeated with other numbers. What is asked: at most 5 s, 300 MB and a page of 2 MB. Every command maps libtorch,
-some 480 MB; `own_mb` is what the report needs beyond a command that only prints.
+The records of a short run are repeated with other numbers. What is asked: at most 5 s, 300 MB and a page of 2 MB.
+Every command maps libtorch, some 480 MB; `own_mb` is what the report needs beyond a command that only prints.
 """
 
 import argparse
