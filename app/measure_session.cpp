@@ -49,8 +49,7 @@ void refuse_profiler_alone(std::span<const Recipe> recipes) {
     if (!is_new && other->second != profiler)
       throw UserError(
           "the recipes differ only in profiler or debug, which comparisons leave off; trainopt run with them shows "
-          "what "
-          "they cost");
+          "what they cost");
   }
 }
 

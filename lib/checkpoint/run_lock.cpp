@@ -43,8 +43,12 @@ RunLock::RunLock(const std::filesystem::path& run_dir) : file_(File::append_to(r
 
 bool is_locked(const std::filesystem::path& run_dir) {
   std::error_code ignored;
-  if (!std::filesystem::exists(run_dir / ".lock", ignored)) return false;
-  return !File::append_to(run_dir / ".lock").lock();
+  if (!std::filesystem::is_regular_file(run_dir / ".lock", ignored)) return false;
+  try {
+    return !File::open(run_dir / ".lock", ExitCode::storage).lock();
+  } catch (const FileError&) {  // named recovery: not readable, or a file system without locks
+    return false;
+  }
 }
 
 }  // namespace trainopt

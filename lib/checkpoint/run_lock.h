@@ -18,7 +18,8 @@ class RunLock {
   File file_;
 };
 
-/// Whether a process on this machine, or on one that shares its locks, holds the lock of this folder.
+/// Whether a process on this machine, or on one that shares its locks, holds the lock of this folder. Needs only to
+/// read it; takes the lock for a moment if nobody has it. False where that cannot be found out.
 bool is_locked(const std::filesystem::path& run_dir);
 
 }  // namespace trainopt

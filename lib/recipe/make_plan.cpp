@@ -113,6 +113,12 @@ void for_each_optimization(const Recipe& recipe, int64_t ranks, Pass pass) {
   // clang-format on
 }
 
+OptionChecks checks_of(const Recipe& recipe) {
+  return {.deterministic = recipe.deterministic,
+          .sync_batch_norm = recipe.parallel.sync_batch_norm,
+          .stale_updates = recipe.parallel.async_updates.staleness > 0};
+}
+
 void refuse_without_effect(const Plan& plan) {
   std::string problems;
   const auto add = [&](const std::string& name, const std::string& reason) {
@@ -149,9 +155,7 @@ Plan make_plan(const Recipe& recipe, const Machine& machine, const RankPosition&
 }
 
 std::vector<RecipeProblem> check_optimizations(const Recipe& recipe) {
-  OptionChecks checks{.deterministic = recipe.deterministic,
-                      .sync_batch_norm = recipe.parallel.sync_batch_norm,
-                      .stale_updates = recipe.parallel.async_updates.staleness > 0};
+  OptionChecks checks = checks_of(recipe);
   for_each_optimization(recipe, 1, [&](const Info&, const auto& option, auto, auto... check) {
     if (is_on(option)) (call_with(option, check, checks), ...);
   });
@@ -164,9 +168,7 @@ std::vector<UnusedSwitch> unused_switches(const Recipe& recipe, const Plan& plan
                         [&](const Info& info, const auto& option, auto apply, auto... check) {
                           const std::string key = key_of_switch(info.name);
                           if (is_on(option) || !key.starts_with("optimizations.")) return;
-                          OptionChecks checks{.deterministic = recipe.deterministic,
-                                              .sync_batch_norm = recipe.parallel.sync_batch_norm,
-                                              .stale_updates = recipe.parallel.async_updates.staleness > 0};
+                          OptionChecks checks = checks_of(recipe);
                           (call_with(option, check, checks), ...);
                           if (!checks.problems.empty()) return;
                           try {

@@ -10,8 +10,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <iterator>
 #include <set>
 
 namespace trainopt::report {
@@ -62,12 +60,12 @@ std::string title_of(const Source& source) {
     static constexpr std::string_view kWords[] = {"comparison", "comparison of several",
                                                   "comparison with a stored result", "ablation"};
     const Json &name = at(result->result, "name"), &key = at(result->result, "each.key");
-    if (key.is_string()) return fmt::format("{}: values of {}", result->name(), key.get<std::string>());
-    return fmt::format("{}: {}", name.is_string() ? name.get<std::string>() : result->name(),
+    if (key.is_string()) return fmt::format("{}: values of {}", folder_name(result->path), key.get<std::string>());
+    return fmt::format("{}: {}", name.is_string() ? name.get<std::string>() : folder_name(result->path),
                        kWords[static_cast<size_t>(result->kind)]);
   }
   const auto& ladder = std::get<LadderFolder>(source);
-  return fmt::format("{} runs in {}", ladder.rungs.size(), ladder.path.lexically_normal().filename().string());
+  return fmt::format("{} runs in {}", ladder.rungs.size(), folder_name(ladder.path));
 }
 
 void compose_alone(Page& page, const RunFolder& run, const Context& context) {
@@ -78,11 +76,6 @@ void compose_alone(Page& page, const RunFolder& run, const Context& context) {
 void compose_alone(Page& page, const ResultFolder& result, const Context&) {
   page.headline = headline(result, {});
   page.sections = result_sections(result, {});
-}
-
-std::string folder_name(const std::filesystem::path& path) {
-  const auto normal = std::filesystem::absolute(path).lexically_normal();
-  return normal.has_filename() ? normal.filename().string() : normal.parent_path().filename().string();
 }
 
 /// The fastest of the runs that have ended: what limits it, and what to try next.
@@ -110,12 +103,16 @@ Html notes_of(const std::vector<NamedRun>& runs) {
   return all;
 }
 
+Html headline_of(const std::vector<NamedRun>& runs) {
+  return runs_table(runs) + headline_of_fastest(runs) + switches_of_runs(runs) + notes_of(runs);
+}
+
 void compose_alone(Page& page, const LadderFolder& ladder, const Context&) {
   std::vector<NamedRun> runs;
   for (const auto& rung : ladder.rungs)
     runs.push_back({&rung.run, folder_name(rung.run.path), fmt::format("{}.", runs.size() + 1),
                     rung.against_previous.is_object() ? &rung.against_previous : nullptr});
-  page.headline = runs_table(runs) + headline_of_fastest(runs) + switches_of_runs(runs) + notes_of(runs);
+  page.headline = headline_of(runs);
   page.sections = side_by_side(runs, true);
 }
 
@@ -147,7 +144,7 @@ void compose_several(Page& page, const std::vector<Source>& sources, const Conte
     }
   }
   if (!runs.empty()) {
-    page.headline = runs_table(runs) + headline_of_fastest(runs) + switches_of_runs(runs) + notes_of(runs);
+    page.headline = headline_of(runs);
     page.sections = side_by_side(runs, false);
   }
   append(page.sections, std::move(own));

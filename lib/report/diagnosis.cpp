@@ -84,8 +84,10 @@ void advise_gpu(const RunFolder& run, std::vector<Advice>& all) {
                    fmt::format("a kernel runs only {} of the time, and data is ready", percent_text(busy)),
                    command(run, "profile", "")});
   if (const auto memory = number(run.summary, "memory_peak_pct"); memory && *memory < kLittleMemory)
-    all.push_back({"Try a larger batch", fmt::format("the peak is {} of the GPU's memory", percent_text(*memory)),
-                   command(run, "plan", "data.batch_size=…")});
+    all.push_back(
+        {"Try a larger batch", fmt::format("the peak is {} of the GPU's memory", percent_text(*memory)),
+         command(run, "plan",
+                 fmt::format("data.batch_size={:.0f}", 2 * number(run.recipe, "data.batch_size").value_or(1)))});
   if (const auto retries = number(run.summary, "alloc_retries"); retries && *retries > 0)
     all.push_back({"Leave the allocator room: a smaller batch, or other settings of it",
                    fmt::format("{} allocations first had to empty the allocator's cache", count_text(*retries)), ""});

@@ -18,7 +18,7 @@ struct Limit {
     std::string name;
     double share_pct;
   };
-  std::vector<Part> parts;  ///< of a step; the rest is unnamed
+  std::vector<Part> parts;  ///< of a step, the last for what has no name
 };
 /// Nothing if the summary has no times.
 std::optional<Limit> limit_of(const RunFolder& run);
@@ -28,7 +28,7 @@ struct Advice {
   std::string evidence;  ///< the numbers behind it
   std::string command;   ///< to try or measure it; may be empty
 };
-/// The most promising first. `recipe` in commands is the run's recipe.yaml.
+/// Commands name the run's recipe.yaml and start as many ranks as the run had.
 std::vector<Advice> advice_for(const RunFolder& run);
 
 }  // namespace trainopt::report

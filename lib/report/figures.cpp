@@ -24,6 +24,8 @@ Html Figures::known(std::string_view path, NumberText in_words) const {
   return value(path) ? number(path, in_words) : Html();
 }
 
+Html Figures::known_text(std::string_view path) const { return json(path).is_null() ? Html() : text(path); }
+
 Html Figures::text(std::string_view path) const {
   const std::string words = value_text(json(path));
   return figure(prefix_ + std::string(path), json(path).is_string() ? Json(words) : json(path), words);

@@ -9,7 +9,6 @@ namespace trainopt::report {
 /// `running`: a process still writes to the folder.
 Html headline(const RunFolder& run, const Place& place, bool running);
 Html headline(const ResultFolder& folder, const Place& place);
-Html headline(const LadderFolder& ladder, const Place& place);
 
 /// What limits a run, and what to try.
 Html limits(const RunFolder& run, const Place& place);

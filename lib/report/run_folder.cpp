@@ -186,6 +186,11 @@ const Json& at(const Json& json, std::string_view path) {
   return dot == std::string_view::npos ? *found : at(*found, path.substr(dot + 1));
 }
 
+std::string folder_name(const std::filesystem::path& path) {
+  const auto normal = std::filesystem::absolute(path).lexically_normal();
+  return (normal.has_filename() ? normal : normal.parent_path()).filename().string();
+}
+
 bool is_run(const std::filesystem::path& path) {
   std::error_code ignored;
   const auto has = [&](const char* name) { return std::filesystem::exists(path / name, ignored); };
@@ -199,7 +204,7 @@ int64_t RunFolder::ranks() const { return integer_at(plan, "data.ranks", 1); }
 std::string RunFolder::name() const {
   for (const Json* json : {&summary, &plan, &recipe})
     if (const Json& name = at(*json, "name"); name.is_string()) return name.get<std::string>();
-  return std::filesystem::absolute(path).lexically_normal().filename().string();
+  return folder_name(path);
 }
 
 RunFolder read_run(const std::filesystem::path& path, size_t columns) {

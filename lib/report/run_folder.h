@@ -39,6 +39,9 @@ struct RunFolder {
 
 /// `columns`: of each series that is drawn. Throws UserError(data) if the folder has neither a summary nor records.
 RunFolder read_run(const std::filesystem::path& path, size_t columns);
+/// The folder's own name, also of "runs/job/" and ".".
+std::string folder_name(const std::filesystem::path& path);
+
 /// Whether the folder looks like a run directory.
 bool is_run(const std::filesystem::path& path);
 

@@ -53,10 +53,6 @@ LadderFolder read_ladder(const std::filesystem::path& folder, const std::vector<
 
 }  // namespace
 
-std::string ResultFolder::name() const {
-  return std::filesystem::absolute(path).lexically_normal().filename().string();
-}
-
 std::vector<Source> read_sources(const std::vector<std::filesystem::path>& folders) {
   std::vector<Source> sources;
   for (const auto& folder : folders) {

@@ -18,8 +18,6 @@ struct ResultFolder {
   ResultKind kind = ResultKind::comparison;
   Json result, environment;
   std::vector<std::string> notes;
-
-  std::string name() const;
 };
 
 /// A folder with a run directory for each rung, in the order of their names (numbers by value): scripts/ladder.sh.

@@ -220,8 +220,7 @@ std::vector<Section> ablation_sections(const ResultFolder& folder, const Place& 
                                  {"confidence level, of all intervals together", result.number("level", plain_text)},
                                  {"smallest effect that counts", result.number("min_effect", plain_text)},
                                  {"time", result.number("seconds", seconds_text)},
-                                 {"standard deviation of a pair",
-                                  result.value("pair_sd_pct") ? result.number("pair_sd_pct", percent_text) : Html()}}));
+                                 {"standard deviation of a pair", result.known("pair_sd_pct", percent_text)}}));
   return sections;
 }
 

@@ -13,18 +13,15 @@ namespace trainopt::report {
 namespace {
 
 Html facts_of_measurement(const Figures& result) {
-  return fact_table(
-      "Measurement",
-      {{"confidence level", result.number("level", plain_text)},
-       {"smallest effect that counts", result.number("min_effect", plain_text)},
-       {"blocks", result.json("blocks").is_null() ? "" : result.number("blocks", count_text)},
-       {"pairs of processes", result.json("pairs").is_number() ? result.number("pairs", count_text) : Html()},
-       {"rounds", result.json("rounds").is_null() ? "" : result.number("rounds", count_text)},
-       {"ended by", result.text("ended")},
-       {"time", result.number("seconds", seconds_text)},
-       {"not seen", result.json("unseen").is_null() ? "" : result.text("unseen")},
-       {"noise: A against itself",
-        result.value("noise_floor.ratio") ? result.number("noise_floor.ratio", gain_text) : Html()}});
+  return fact_table("Measurement", {{"confidence level", result.number("level", plain_text)},
+                                    {"smallest effect that counts", result.number("min_effect", plain_text)},
+                                    {"blocks", result.known("blocks", count_text)},
+                                    {"pairs of processes", result.known("pairs", count_text)},
+                                    {"rounds", result.known("rounds", count_text)},
+                                    {"ended by", result.text("ended")},
+                                    {"time", result.number("seconds", seconds_text)},
+                                    {"not seen", result.known_text("unseen")},
+                                    {"noise: A against itself", result.known("noise_floor.ratio", gain_text)}});
 }
 
 Html one_forest(const ResultFolder& folder, const Place& place) {

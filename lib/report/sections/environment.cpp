@@ -31,9 +31,7 @@ Html not_measured(const Json& reasons) {
 
 Html environment_facts(const Figures& environment) {
   if (!environment.json().is_object()) return {};
-  const auto text = [&](const char* path) {
-    return environment.json(path).is_null() ? Html() : environment.text(path);
-  };
+  const auto text = [&](const char* path) { return environment.known_text(path); };
   return fact_table("Environment",
                     {{"trainopt", text("trainopt") + (text("commit").empty() ? "" : ", ") + text("commit")},
                      {"libtorch", text("libtorch")},
@@ -46,7 +44,7 @@ Html environment_facts(const Figures& environment) {
                      {"cores allowed", text("cpu.cores_allowed")},
                      {"threads", text("cpu.threads")},
                      {"instructions", text("cpu.instructions")},
-                     {"memory", environment.value("memory_mib") ? environment.number("memory_mib", mib_text) : Html()},
+                     {"memory", environment.known("memory_mib", mib_text)},
                      {"kernel", text("kernel")},
                      {"distribution", text("distribution")}}) +
          not_measured(environment.json("not_measured"));

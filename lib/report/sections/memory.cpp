@@ -89,14 +89,14 @@ Section memory_section(const RunFolder& run, const Place& place) {
   section.content = cards(categories(run, place) + activations_by_unit(run, place) + memory_over_time(run, place)) +
                     findings(run.summary);
   if (section.content.empty()) return section;
-  section.content += fact_table(
-      "Memory", {{"peak of the process or GPU", summary.known("peak_memory_mib", mib_text)},
-                 {"as a share of the device's memory", summary.known("memory_peak_pct", percent_text)},
-                 {"tensors at the step's peak", summary.known("memory.peak_bytes", bytes_text)},
-                 {"forecast", summary.known("memory.forecast_bytes", bytes_text)},
-                 {"forecast against measured", summary.known("memory.forecast_error_pct", percent_text)},
-                 {"where the peak is", summary.json("memory.where").is_null() ? Html() : summary.text("memory.where")},
-                 {"allocations retried", summary.known("alloc_retries", count_text)}});
+  section.content +=
+      fact_table("Memory", {{"peak of the process or GPU", summary.known("peak_memory_mib", mib_text)},
+                            {"as a share of the device's memory", summary.known("memory_peak_pct", percent_text)},
+                            {"tensors at the step's peak", summary.known("memory.peak_bytes", bytes_text)},
+                            {"forecast", summary.known("memory.forecast_bytes", bytes_text)},
+                            {"forecast against measured", summary.known("memory.forecast_error_pct", percent_text)},
+                            {"where the peak is", summary.known_text("memory.where")},
+                            {"allocations retried", summary.known("alloc_retries", count_text)}});
   return section;
 }
 

@@ -9,6 +9,8 @@
 namespace trainopt::report {
 namespace {
 
+constexpr size_t kMostArms = 32;
+
 Html phases(const Figures& arm) {
   const double steps = arm.value("phases.steps").value_or(0);
   if (steps <= 0) return escape(kMissing);
@@ -20,10 +22,6 @@ Html phases(const Figures& arm) {
 }
 
 }  // namespace
-
-namespace {
-constexpr size_t kMostArms = 32;
-}
 
 std::vector<Figures> arms_of(const Figures& result) {
   std::vector<Figures> arms;

@@ -108,6 +108,12 @@ TEST_CASE("a resumed run warms up again, and its time goes on") {
   CHECK(columns[3].first == 7);
 }
 
+TEST_CASE("a folder has its name however it is written") {
+  for (const char* path : {"/runs/job", "/runs/job/", "/runs/./job/.", "/runs/other/../job/"})
+    CHECK(folder_name(path) == "job");
+  CHECK(folder_name(".") == std::filesystem::current_path().filename());
+}
+
 TEST_CASE("values are found by path") {
   const Json json = parse_json(R"({"a": {"b": [1, {"c": 2}]}})");
   CHECK(at(json, "a.b.0") == 1);
