@@ -5,7 +5,7 @@
 
 namespace trainopt {
 
-enum class ModelKind { resnet18, resnet34, resnet50, vit_s_16, vit_b_16, vit, mlp };
+enum class ModelKind { resnet18, resnet34, resnet50, vit_s_16, vit_b_16, vit, gpt2, mlp };
 template <>
 struct Choices<ModelKind> {
   static constexpr std::array all = {Choice<ModelKind>{"resnet18", ModelKind::resnet18},
@@ -14,12 +14,28 @@ struct Choices<ModelKind> {
                                      Choice<ModelKind>{"vit_s_16", ModelKind::vit_s_16},
                                      Choice<ModelKind>{"vit_b_16", ModelKind::vit_b_16},
                                      Choice<ModelKind>{"vit", ModelKind::vit},
+                                     Choice<ModelKind>{"gpt2", ModelKind::gpt2},
                                      Choice<ModelKind>{"mlp", ModelKind::mlp}};
 };
 
 constexpr bool is_resnet(ModelKind kind) {
   return kind == ModelKind::resnet18 || kind == ModelKind::resnet34 || kind == ModelKind::resnet50;
 }
+/// Trained on text: its inputs are tokens, and it predicts each token's successor.
+constexpr bool is_language_model(ModelKind kind) { return kind == ModelKind::gpt2; }
+constexpr bool has_attention(ModelKind kind) {
+  return kind == ModelKind::vit_s_16 || kind == ModelKind::vit_b_16 || kind == ModelKind::vit ||
+         is_language_model(kind);
+}
+
+/// The sizes that Radford et al. 2019 published: 124, 355 and 774 million parameters.
+enum class Gpt2Size { small, medium, large };
+template <>
+struct Choices<Gpt2Size> {
+  static constexpr std::array all = {Choice<Gpt2Size>{"small", Gpt2Size::small},
+                                     Choice<Gpt2Size>{"medium", Gpt2Size::medium},
+                                     Choice<Gpt2Size>{"large", Gpt2Size::large}};
+};
 
 enum class StemKind { imagenet, cifar };
 template <>
@@ -33,32 +49,59 @@ struct ModelConfig {
   int64_t num_classes = 10;
   StemKind stem = StemKind::imagenet;
   std::vector<int64_t> hidden{512, 512};
-  int64_t patch = 16, layers = 12, heads = 3, width = 192;
+  int64_t patch = 16;
+  std::optional<Gpt2Size> size;
+  std::optional<int64_t> layers, heads, width;
+  int64_t context = 1024, vocabulary = 50257;
   double dropout = 0.0;
   std::optional<std::string> weights = std::nullopt;
   bool replace_head = false;
 };
 
+/// Of a model with attention.
+struct TransformerSize {
+  int64_t layers, heads, width;
+};
+constexpr TransformerSize transformer_size(const ModelConfig& c) {
+  TransformerSize size{.layers = 12, .heads = 12, .width = 768};  // vit_b_16 and gpt2's small
+  if (c.name == ModelKind::vit_s_16) size = {.layers = 12, .heads = 6, .width = 384};
+  if (c.name == ModelKind::vit) size = {.layers = 12, .heads = 3, .width = 192};
+  if (c.size == Gpt2Size::medium) size = {.layers = 24, .heads = 16, .width = 1024};
+  if (c.size == Gpt2Size::large) size = {.layers = 36, .heads = 20, .width = 1280};
+  return {c.layers.value_or(size.layers), c.heads.value_or(size.heads), c.width.value_or(size.width)};
+}
+
 template <class V>
 void describe(V& v, ModelConfig& c) {
-  v.field("name", c.name, "The network. vit is a vision transformer of any size.");
-  v.field("num_classes", c.num_classes, "Outputs of the last layer.", in_range(1, 1e7));
+  v.field("name", c.name, "The network. vit is a vision transformer of any size; gpt2 is a language model.");
+  v.field("num_classes", c.num_classes, "Outputs of the last layer.", in_range(1, 1e7), {}, {},
+          only_for("name", "resnet18", "resnet34", "resnet50", "vit_s_16", "vit_b_16", "vit", "mlp"));
   v.field("stem", c.stem,
           "resnets: imagenet is 7×7 with stride 2 and a max-pool; cifar is 3×3 with stride 1 and no pool.", any(), {},
           {}, only_for("name", "resnet18", "resnet34", "resnet50"));
   v.field("hidden", c.hidden, "mlp: widths of the hidden layers.", in_range(1, 1e7), {}, {}, only_for("name", "mlp"));
   v.field("patch", c.patch, "vit: side of a patch in pixels. The images' sides must be multiples of it.",
           in_range(1, 1e4), alias("patch_size"), {}, only_for("name", "vit"));
-  v.field("layers", c.layers, "vit: encoder blocks.", in_range(1, 1e4), alias("num_layers", "depth"), {},
-          only_for("name", "vit"));
-  v.field("heads", c.heads, "vit: attention heads of a block.", in_range(1, 1e4), alias("num_heads"), {},
-          only_for("name", "vit"));
-  v.field("width", c.width, "vit: values of a token, a multiple of heads; the blocks' MLPs are four times as wide.",
-          in_range(1, 1e6), alias("hidden_dim", "embed_dim"), {}, only_for("name", "vit"));
+  v.field("size", c.size,
+          "gpt2: a published size: 12 layers, 12 heads and width 768; 24, 16 and 1024; 36, 20 and 1280. null: small, "
+          "unless layers, heads or width say otherwise.",
+          any(), {}, {}, only_for("name", "gpt2"));
+  v.field("layers", c.layers, "Blocks; null: 12.", in_range(1, 1e4), alias("num_layers", "n_layer", "depth"), {},
+          only_for("name", "vit", "gpt2"));
+  v.field("heads", c.heads, "Attention heads of a block; null: vit 3, gpt2 12.", in_range(1, 1e4),
+          alias("num_heads", "n_head"), {}, only_for("name", "vit", "gpt2"));
+  v.field("width", c.width,
+          "Values of a token, a multiple of heads; the blocks' MLPs are four times as wide. null: vit 192, gpt2 768.",
+          in_range(1, 1e6), alias("hidden_dim", "embed_dim", "n_embd"), {}, only_for("name", "vit", "gpt2"));
+  v.field("context", c.context, "gpt2: tokens of a sample, and positions that the model knows.", in_range(1, 1 << 20),
+          alias("n_positions", "n_ctx", "block_size"), {}, only_for("name", "gpt2"));
+  v.field("vocabulary", c.vocabulary, "gpt2: number of different tokens.", in_range(2, 1 << 24), alias("vocab_size"),
+          {}, only_for("name", "gpt2"));
   v.field("dropout", c.dropout,
-          "Dropout probability. mlp: after hidden layers; vits: of the embedded patches and within the blocks.",
-          half_open(0.0, 1.0), {}, {}, only_for("name", "mlp", "vit", "vit_s_16", "vit_b_16"));
-  v.field("weights", c.weights, "Initial weights: a safetensors file with torchvision's parameter names.");
+          "Dropout probability. mlp: after hidden layers; vits: of the embedded patches and within the blocks; gpt2: "
+          "of the embedded tokens, the attention's weights and the blocks' results.",
+          half_open(0.0, 1.0), {}, {}, only_for("name", "mlp", "vit", "vit_s_16", "vit_b_16", "gpt2"));
+  v.field("weights", c.weights, "Initial weights: a safetensors file with torchvision's parameter names, or Hugging Face's for gpt2.");
   v.field("replace_head", c.replace_head,
           "Take all initial weights but the last layer's from model.weights, for another number of classes.");
 }

@@ -9,8 +9,10 @@
 
 namespace trainopt {
 
+/// Of one sample: an image, or text if `tokens` is not 0.
 struct InputShape {
   int64_t channels = 3, height = 224, width = 224;
+  int64_t tokens = 0;
   bool operator==(const InputShape&) const = default;
 };
 

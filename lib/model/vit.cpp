@@ -11,15 +11,12 @@ namespace {
 
 constexpr double kEpsilon = 1e-6;  // of layer norms; torch's default is ten times this
 
-struct Size {
-  int64_t patch, layers, heads, width;
+struct Size : TransformerSize {
+  int64_t patch;
 };
 
 Size size_of(const ModelConfig& config) {
-  if (config.name == ModelKind::vit_s_16) return {.patch = 16, .layers = 12, .heads = 6, .width = 384};
-  if (config.name == ModelKind::vit_b_16) return {.patch = 16, .layers = 12, .heads = 12, .width = 768};
-  TRAINOPT_CHECK(config.name == ModelKind::vit);
-  return {.patch = config.patch, .layers = config.layers, .heads = config.heads, .width = config.width};
+  return {transformer_size(config), config.name == ModelKind::vit ? config.patch : 16};
 }
 
 /// From images to tokens: the class token, then the patches row by row, each with its position's vector added.

@@ -128,9 +128,12 @@ void check_model(const Recipe& recipe, const std::set<std::string>& changed, Pro
       problems.push_back({"model." + option.name,
                           fmt::format("{} does not have this, only {}; remove it", name, fmt::join(values, ", "))});
   }
-  if (model.name == ModelKind::vit && model.width % model.heads != 0)
-    problems.push_back({changed.contains("model.heads") ? "model.heads" : "model.width",
-                        fmt::format("the width must be a multiple of the heads: {}, {}", model.width, model.heads)});
+  const auto [layers, heads, width] = transformer_size(model);
+  if (has_attention(model.name) && width % heads != 0)
+    problems.push_back({model.heads ? "model.heads" : "model.width",
+                        fmt::format("the width must be a multiple of the heads: {}, {}", width, heads)});
+  if (model.size && (model.layers || model.heads || model.width))
+    problems.push_back({"model.size", "already determines layers, heads and width; remove it or them"});
   if (model.replace_head && !model.weights)
     problems.push_back({"model.replace_head", "needs model.weights; without them every layer starts anew"});
 }

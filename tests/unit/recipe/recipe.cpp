@@ -78,13 +78,13 @@ TEST_CASE("a vit drops the options of other models, and they its") {
   CHECK(load_text("model: {hidden: [8], name: mlp}", {"model.name=vit_s_16"}).recipe.model.hidden ==
         ModelConfig{}.hidden);
   const LoadedRecipe small = load_text("model: {name: vit, num_heads: 4, depth: 2, hidden_dim: 64, patch_size: 8}");
-  CHECK(small.recipe.model.heads + small.recipe.model.layers + small.recipe.model.width + small.recipe.model.patch ==
-        4 + 2 + 64 + 8);
+  const auto [layers, heads, width] = transformer_size(small.recipe.model);
+  CHECK(layers + heads + width + small.recipe.model.patch == 2 + 4 + 64 + 8);
 }
 
 TEST_CASE("options that do not fit the model are refused") {
   CHECK_THAT(problem_of("model: {name: vit_s_16, width: 64}"),
-             ContainsSubstring("model.width: vit_s_16 does not have this, only vit; remove it"));
+             ContainsSubstring("model.width: vit_s_16 does not have this, only vit, gpt2; remove it"));
   CHECK_THAT(problem_of("model: {name: vit, heads: 5}"),
              ContainsSubstring("model.heads: the width must be a multiple of the heads: 192, 5"));
   CHECK_THAT(problem_of("model: {replace_head: true}"), ContainsSubstring("model.replace_head: needs model.weights"));
