@@ -15,6 +15,7 @@
 #include "compare/comparison_json.h"
 #include "compare/comparison_text.h"
 #include "compare/finished_runs.h"
+#include "recipe/make_plan.h"
 #include "train/inject.h"
 
 #include <CLI/CLI.hpp>
@@ -62,9 +63,9 @@ std::pair<NamedRecipe, NamedRecipe> arms_of(const CLI::App& command, const Compa
     return {with(files[0], {}), with(files[1], {})};
   if (files.size() != 1 || (arguments.with.empty() && arguments.without.empty()))
     throw UserError("name two recipes, or one and --without SWITCH or --with key=value: trainopt compare A B");
-  std::vector<std::string> switched_off;
-  for (const auto& name : arguments.without) switched_off.push_back(key_of_switch(name) + "=null");
-  std::pair<NamedRecipe, NamedRecipe> arms{with(files[0], switched_off), with(files[0], arguments.with)};
+  std::vector<std::string> off;
+  for (const auto& name : arguments.without) off.push_back(switched_off(name));
+  std::pair<NamedRecipe, NamedRecipe> arms{with(files[0], off), with(files[0], arguments.with)};
   if (recipe_yaml(arms.first.recipe) == recipe_yaml(arms.second.recipe))
     throw UserError(arguments.with.empty()
                         ? fmt::format("--without changes nothing: {} has the default of {} already", files[0].string(),

@@ -276,7 +276,7 @@ Ablation ablate(const AblationRequest& request, ArmFactory& factory, const Obser
   // A switch without an effect here is off in every arm, because it may require a switch that a cell leaves out.
   AblationRequest effective = request;
   for (const auto& row : result.switches)
-    if (!row.no_effect.empty()) effective.sources.overrides.push_back(key_of_switch(row.name) + "=null");
+    if (!row.no_effect.empty()) effective.sources.overrides.push_back(switched_off(row.name));
   AblationCells cells(effective, all, factory, observer, ceilings_of(plan.position.ranks), result);
   cells.measure_total();
   cells.measure_alone();

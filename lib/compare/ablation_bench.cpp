@@ -7,6 +7,7 @@
 #include "compare/comparison_text.h"
 #include "compare/make_arm.h"
 #include "compare/process_pairs.h"
+#include "recipe/make_plan.h"
 #include "recipe/recipe_io.h"
 
 #include <cmath>
@@ -15,7 +16,7 @@ namespace trainopt {
 
 bool is_default(const AblationRequest& request, const Recipe& recipe, const std::string& name) {
   Sources without = request.sources;
-  without.overrides.push_back(key_of_switch(name) + "=null");
+  without.overrides.push_back(switched_off(name));
   try {
     return recipe_yaml(load_recipe(without, request.ranks).recipe) == recipe_yaml(recipe);
   } catch (const UserError&) {  // named recovery: another switch needs this one, so it is on
@@ -32,7 +33,7 @@ AblationBench::AblationBench(const AblationRequest& request, SwitchSet all, ArmF
 Recipe AblationBench::recipe(const SwitchSet& on) const {
   Sources sources = request_.sources;
   for (const auto& name : all_)
-    if (!on.contains(name)) sources.overrides.push_back(key_of_switch(name) + "=null");
+    if (!on.contains(name)) sources.overrides.push_back(switched_off(name));
   return load_recipe(sources, request_.ranks).recipe;
 }
 

@@ -4,6 +4,7 @@
 
 #include "config/describe.h"
 #include "optimizations/amp/amp.h"
+#include "optimizations/attention/attention.h"
 #include "optimizations/cuda_allocator/cuda_allocator.h"
 #include "optimizations/device_preprocess/device_preprocess.h"
 #include "optimizations/host_allocator/host_allocator.h"
@@ -14,6 +15,7 @@ struct OptimizationsConfig {
   bool channels_last = false;
   bool tf32 = false;
   bool cudnn_benchmark = false;
+  AttentionKernel attention = AttentionKernel::automatic;
   Switch<amp::Config> amp;
   bool set_to_none = false;
   Switch<device_preprocess::Config> device_preprocess;
@@ -47,6 +49,11 @@ void describe(V& v, OptimizationsConfig& c) {
           {{"allow_tf32"}, {"enable_tf32_compute"}, {"float32_matmul_precision"}});
   v.field("cudnn_benchmark", c.cudnn_benchmark, "Let cuDNN time its algorithms for each new shape and use the fastest.",
           any(), {}, {{"benchmark"}});
+  v.field(
+      "attention", c.attention,
+      "Attention: auto is libtorch's choice, math the operations one by one; flash, efficient and cudnn fall back to "
+      "math where they do not support the tensors.",
+      any(), {}, {{"attn_implementation"}, {"sdpa"}, {"flash_attention"}, {"use_flash_attn"}, {"sdp_kernel"}});
   v.field("set_to_none", c.set_to_none, "Free gradients after each update instead of zeroing them.", any(), {},
           {{"zero_grad_set_to_none"}});
   v.toggle("device_preprocess", c.device_preprocess,

@@ -32,6 +32,8 @@ struct Info {
   /// It draws other random numbers (dropout, crops) or splits a step into other micro-batches. `compare` then judges
   /// its numbers against a run with another seed; otherwise against a run with rounded weights.
   bool other_draws = false;
+  /// The value of the option without the optimization; null: the default.
+  const char* off = "null";
 };
 
 }  // namespace trainopt

@@ -2,6 +2,7 @@
 
 #include "config/load.h"
 #include "gradcheck/gradcheck.h"
+#include "optimizations/attention/attention.h"
 #include "optimizations/channels_last/channels_last.h"
 #include "optimizations/cuda_allocator/cuda_allocator.h"
 #include "optimizations/cuda_graph/cuda_graph.h"
@@ -20,6 +21,8 @@
 #include "train/debug.h"
 #include "train/dump.h"
 #include "train/profiler.h"
+
+#include <algorithm>
 
 namespace trainopt {
 namespace {
@@ -85,6 +88,9 @@ void for_each_optimization(const Recipe& recipe, int64_t ranks, Pass pass) {
   const bool several = ranks > 1 || !(to_json(parallel) == to_json(ParallelConfig()));
   const Word cache{data.cache == CacheKind::device, word_of(data.cache), "device"};
   const Word strategy{several, word_of(parallel.sharding_strategy), "zero1"};
+  // Every model with attention has one of its implementations; math is the plain one.
+  const auto plain_attention = has_attention(recipe.model.name) ? AttentionKernel::math : AttentionKernel::automatic;
+  const Word implementation{o.attention != plain_attention, word_of(o.attention), "flash"};
   // clang-format off
   // The loader's own keys
   pass(device_cache::kInfo,         cache, device_cache::apply);
@@ -103,6 +109,8 @@ void for_each_optimization(const Recipe& recipe, int64_t ranks, Pass pass) {
   pass(winograd::kInfo,             o.winograd, winograd::apply);
   pass(tf32::kInfo,                 o.tf32, tf32::apply);
   pass(cudnn_benchmark::kInfo,      o.cudnn_benchmark, cudnn_benchmark::apply, cudnn_benchmark::check);
+  pass(attention::kInfo,            implementation,
+       [&](Plan& plan) { return attention::apply(plan, o.attention); });
   pass(amp::kInfo,                  o.amp, amp::apply, amp::check);
   pass(set_to_none::kInfo,          o.set_to_none, set_to_none::apply);
   pass(device_preprocess::kInfo,    o.device_preprocess, device_preprocess::apply);
@@ -187,6 +195,13 @@ std::vector<CatalogueEntry> catalogue() {
     all.push_back({info, key_of_switch(info.name), turned_on_by(option)});
   });
   return all;
+}
+
+std::string switched_off(const std::string& name) {
+  const std::string key = key_of_switch(name);
+  const auto all = catalogue();
+  const auto entry = std::find_if(all.begin(), all.end(), [&](const CatalogueEntry& each) { return each.key == key; });
+  return fmt::format("{}={}", key, entry == all.end() ? "null" : entry->info.off);
 }
 
 }  // namespace trainopt

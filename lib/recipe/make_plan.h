@@ -38,5 +38,7 @@ struct CatalogueEntry {
 };
 /// Every optimization, in the order in which they are applied.
 std::vector<CatalogueEntry> catalogue();
+/// The override that turns a switch off: "data.num_workers=null". Names as in key_of_switch(), which see for errors.
+std::string switched_off(const std::string& name);
 
 }  // namespace trainopt

@@ -144,6 +144,7 @@ int64_t cublas_bytes(const Plan& plan) {
 
 MemoryPeak forecast_memory(const Plan& plan) {
   open_meta_device();
+  const BackendGuard settings(plan.backend);
   RehearsedStep step(plan);
   // The first step creates what later ones find: gradients that are kept, gathered parameters.
   const MemoryPeak first = step.run(1), second = step.run(2);

@@ -47,6 +47,25 @@ TEST_CASE("a backend guard applies and restores settings, even if libtorch's fla
   CHECK(!context.allowTF32CuBLAS());
 }
 
+TEST_CASE("a backend guard chooses the implementation of attention, and restores the choice") {
+  auto& context = at::globalContext();
+  const auto order = context.sDPPriorityOrder();
+  const auto wanted =
+      GENERATE(AttentionKernel::math, AttentionKernel::flash, AttentionKernel::efficient, AttentionKernel::cudnn);
+  CHECK(current_attention_kernel() == AttentionKernel::automatic);
+  {
+    const BackendGuard settings(BackendSettings{.attention = wanted});
+    CHECK(current_attention_kernel() == wanted);
+    CHECK(context.userEnabledMathSDP());  // for what the wanted one does not support
+    if (wanted == AttentionKernel::cudnn)
+      CHECK(context.sDPPriorityOrder().front() == at::SDPBackend::cudnn_attention);  // libtorch's order has math before
+    const BackendGuard inner(BackendSettings{});
+    CHECK(current_attention_kernel() == AttentionKernel::automatic);
+  }
+  CHECK(current_attention_kernel() == AttentionKernel::automatic);
+  CHECK(context.sDPPriorityOrder() == order);
+}
+
 TEST_CASE("the kernel's CPU lists are parsed") {
   CHECK(cpus_of_list("0-3,8,10-11") == std::vector<int>{0, 1, 2, 3, 8, 10, 11});
   CHECK(cpus_of_list("7") == std::vector<int>{7});

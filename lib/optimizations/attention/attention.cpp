@@ -1,0 +1,83 @@
+#include "optimizations/attention/attention.h"
+
+#include "base/counted.h"
+#include "train/plan.h"
+
+#include <fmt/ranges.h>
+
+#include <map>
+
+namespace trainopt::attention {
+namespace {
+
+struct Implementation {
+  const char *operation, *name;
+};
+/// What at::scaled_dot_product_attention calls.
+constexpr Implementation kImplementations[] = {{"aten::_scaled_dot_product_flash_attention_for_cpu", "flash"},
+                                               {"aten::_scaled_dot_product_flash_attention", "flash"},
+                                               {"aten::_scaled_dot_product_efficient_attention", "efficient"},
+                                               {"aten::_scaled_dot_product_cudnn_attention", "cudnn"},
+                                               {"aten::_scaled_dot_product_attention_math", "math"},
+                                               {kDroppedAttentionLabel, "math"}};
+
+/// By implementation: the calls of a step's forward passes.
+std::map<std::string, int64_t> calls_of(const StepTrace& seen) {
+  std::map<std::string, int64_t> calls;
+  for (const auto& [operation, name] : kImplementations)
+    if (const int64_t count =
+            seen.calls([&](const TracedOperation& one) { return one.name == operation && one.grad_mode; }))
+      calls[name] += count;
+  return calls;
+}
+
+/// Why it cannot run whatever the shapes; empty if it can.
+std::string why_not(const Plan& plan, AttentionKernel kernel) {
+  if (!has_attention(plan.model.config.name))
+    return fmt::format("the {} has no attention", word_of(plan.model.config.name));
+  if (is_language_model(plan.model.config.name) && plan.model.config.dropout > 0)
+    return "libtorch's kernels would draw the dropout of the attention's weights from a generator of their own, so it "
+           "runs as math; model.dropout: 0 lets them run";
+  if (plan.device.is_cpu() && (kernel == AttentionKernel::efficient || kernel == AttentionKernel::cudnn))
+    return fmt::format("on CPUs libtorch has flash and math; {} needs an NVIDIA GPU, and libtorch chooses here",
+                       word_of(kernel));
+  return "";
+}
+
+Receipt receipt(const StepTrace& seen, AttentionKernel wanted) {
+  const auto calls = calls_of(seen);
+  std::vector<std::string> parts;
+  for (const auto& [name, count] : calls) parts.push_back(fmt::format("{} by {}", counted(count, "attention"), name));
+  Receipt receipt{
+      .observed = parts.empty() ? "no attention ran in the step" : fmt::format("{}", fmt::join(parts, ", ")),
+      .effective = false,
+      .reason = ""};
+  const std::string name(wanted == AttentionKernel::automatic ? "" : word_of(wanted));
+  int64_t as_wanted = 0, others = 0;
+  for (const auto& [ran, count] : calls)
+    (name.empty() ? ran != "math" : ran == name) ? as_wanted += count : others += count;
+  receipt.effective = as_wanted > 0;
+  if (others > 0 && !name.empty())
+    receipt.reason = fmt::format("libtorch's {} does not support the types and sizes of {}", name,
+                                 as_wanted > 0 ? "some" : "this model's attention");
+  else if (!receipt.effective)
+    receipt.reason = calls.empty() ? "the step was not observed" : "none of libtorch's fused kernels supports it";
+  return receipt;
+}
+
+}  // namespace
+
+Outcome apply(Plan& plan, AttentionKernel kernel) {
+  const std::string reason = why_not(plan, kernel);
+  plan.backend.attention = reason.empty() ? kernel : AttentionKernel::automatic;
+  if (!reason.empty()) return Outcome::none(reason);
+  return Outcome::applied(
+      kernel == AttentionKernel::automatic
+          ? "libtorch chooses an implementation that does not store the scores of all pairs of tokens"
+          : fmt::format("{}, which does not store the scores of all pairs of tokens; math where it "
+                        "does not support them",
+                        word_of(kernel)),
+      [kernel](const StepTrace& seen) { return receipt(seen, kernel); });
+}
+
+}  // namespace trainopt::attention
