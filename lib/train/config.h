@@ -49,19 +49,30 @@ struct SgdConfig {
   static constexpr std::string_view kName = "sgd";
   double lr = 0.001, momentum = 0.9, weight_decay = 0.0;
   bool nesterov = false;
+  std::vector<std::string> no_decay;
 };
+template <class V>
+void describe_no_decay(V& v, std::vector<std::string>& no_decay) {
+  v.field("no_decay", no_decay,
+          "Parameters without weight decay: norm (weights and biases of batch-norm and layer norm), bias, embedding, "
+          "or the "
+          "beginning of a parameter's name.",
+          any(), alias("no_weight_decay"));
+}
 template <class V>
 void describe(V& v, SgdConfig& c) {
   v.field("lr", c.lr, "Learning rate.", at_least(0), alias("learning_rate"));
   v.field("momentum", c.momentum, "Momentum factor; 0: no momentum.", half_open(0.0, 1.0));
   v.field("weight_decay", c.weight_decay, "L2 penalty added to the gradient.", at_least(0));
   v.field("nesterov", c.nesterov, "Use Nesterov momentum; needs momentum above 0.");
+  describe_no_decay(v, c.no_decay);
 }
 
 struct AdamConfig {
   static constexpr std::string_view kName = "adam";
   double lr = 0.001, weight_decay = 0.0, eps = 1e-8;
   std::array<double, 2> betas{0.9, 0.999};
+  std::vector<std::string> no_decay;
 };
 struct AdamWConfig : AdamConfig {
   static constexpr std::string_view kName = "adamw";
@@ -73,6 +84,7 @@ void describe(V& v, AdamConfig& c) {
   v.field("eps", c.eps, "Added to the square root of the second moment.", at_least(0));
   v.field("weight_decay", c.weight_decay,
           "adam: L2 penalty added to the gradient; adamw: decay applied to the weight itself.", at_least(0));
+  describe_no_decay(v, c.no_decay);
 }
 using OptimizerConfig = std::variant<SgdConfig, AdamConfig, AdamWConfig>;
 template <class V>

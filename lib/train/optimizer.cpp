@@ -2,7 +2,10 @@
 
 #include "device/tensor.h"
 #include "device/trace_range.h"
+#include "model/model.h"
 #include "train/parameter_store.h"
+
+#include <fmt/ranges.h>
 
 namespace trainopt {
 namespace {
@@ -17,8 +20,11 @@ void commit(at::Tensor& target, const at::Tensor& skip_update, Change change) {
 
 class LoopSgd : public Optimizer {
  public:
-  LoopSgd(const SgdConfig& config, const ParameterStore& store)
-      : config_(config), learning_rate_(config.lr), momentum_(momentum_of(config, store)) {}
+  LoopSgd(const SgdConfig& config, std::vector<double> weight_decays, const ParameterStore& store)
+      : config_(config),
+        weight_decays_(std::move(weight_decays)),
+        learning_rate_(config.lr),
+        momentum_(momentum_of(config, store)) {}
 
   void set_learning_rate(double learning_rate) override { learning_rate_ = learning_rate; }
 
@@ -29,7 +35,7 @@ class LoopSgd : public Optimizer {
       if (!gradients[i].defined()) continue;
       at::Tensor parameter = all.parameters()[i].second;
       at::Tensor gradient = gradients[i];
-      if (config_.weight_decay != 0) gradient = gradient.add(parameter, config_.weight_decay);
+      if (weight_decays_[i] != 0) gradient = gradient.add(parameter, weight_decays_[i]);
       if (momentum_) {
         at::Tensor& velocity = (*momentum_)[i];
         commit(velocity, skip_update, [&](at::Tensor& momentum) { momentum.mul_(config_.momentum).add_(gradient); });
@@ -49,6 +55,7 @@ class LoopSgd : public Optimizer {
 
  private:
   SgdConfig config_;
+  std::vector<double> weight_decays_;  ///< by parameter
   double learning_rate_;
   std::optional<ParameterState> momentum_;
 };
@@ -56,8 +63,9 @@ class LoopSgd : public Optimizer {
 /// Adam (Kingma & Ba 2015) and, with `decoupled`, AdamW (Loshchilov & Hutter 2019).
 class LoopAdam : public Optimizer {
  public:
-  LoopAdam(const AdamConfig& config, bool decoupled, const ParameterStore& store)
+  LoopAdam(const AdamConfig& config, std::vector<double> weight_decays, bool decoupled, const ParameterStore& store)
       : config_(config),
+        weight_decays_(std::move(weight_decays)),
         decoupled_(decoupled),
         learning_rate_(config.lr),
         first_("exp_avg", store),
@@ -77,12 +85,12 @@ class LoopAdam : public Optimizer {
       if (!gradients[i].defined()) continue;
       at::Tensor parameter = all.parameters()[i].second;
       at::Tensor gradient = gradients[i];
-      if (config_.weight_decay != 0 && !decoupled_) gradient = gradient.add(parameter, config_.weight_decay);
+      if (weight_decays_[i] != 0 && !decoupled_) gradient = gradient.add(parameter, weight_decays_[i]);
       commit(first_[i], skip_update, [&](at::Tensor& first) { first.lerp_(gradient, 1 - beta1); });
       commit(second_[i], skip_update,
              [&](at::Tensor& second) { second.mul_(beta2).addcmul_(gradient, gradient, 1 - beta2); });
       commit(parameter, skip_update, [&](at::Tensor& p) {
-        if (config_.weight_decay != 0 && decoupled_) p.mul_(1 - learning_rate_ * config_.weight_decay);
+        if (weight_decays_[i] != 0 && decoupled_) p.mul_(1 - learning_rate_ * weight_decays_[i]);
         p.sub_((learning_rate_ / bias1) * (first_[i] / (second_[i].sqrt().div_(bias2_root).add_(config_.eps))));
       });
     }
@@ -102,11 +110,18 @@ class LoopAdam : public Optimizer {
 
  private:
   AdamConfig config_;
+  std::vector<double> weight_decays_;  ///< by parameter
   bool decoupled_;
   double learning_rate_;
   ParameterState first_, second_;
   at::Tensor updates_;
 };
+
+template <class Config>
+std::string decay_text(const Config& c) {
+  const std::string text = fmt::format("weight decay {}", c.weight_decay);
+  return c.no_decay.empty() ? text : fmt::format("{} but not of {}", text, fmt::join(c.no_decay, ", "));
+}
 
 }  // namespace
 
@@ -140,16 +155,14 @@ void Optimizer::step(Gradients& gradients, const at::Tensor& skip_update) {
 std::string describe_optimizer(const OptimizerConfig& config) {
   struct {
     std::string operator()(const SgdConfig& c) const {
-      return fmt::format("SGD, lr {}, momentum {}{}, weight decay {}", c.lr, c.momentum,
-                         c.nesterov ? " (Nesterov)" : "", c.weight_decay);
+      return fmt::format("SGD, lr {}, momentum {}{}, {}", c.lr, c.momentum, c.nesterov ? " (Nesterov)" : "",
+                         decay_text(c));
     }
-    std::string operator()(const AdamConfig& c) const {
-      return fmt::format("Adam, lr {}, betas {} {}, eps {}, weight decay {}", c.lr, c.betas[0], c.betas[1], c.eps,
-                         c.weight_decay);
-    }
-    std::string operator()(const AdamWConfig& c) const {
-      return fmt::format("AdamW, lr {}, betas {} {}, eps {}, weight decay {}", c.lr, c.betas[0], c.betas[1], c.eps,
-                         c.weight_decay);
+    std::string operator()(const AdamConfig& c) const { return "Adam" + adam(c); }
+    std::string operator()(const AdamWConfig& c) const { return "AdamW" + adam(c); }
+
+    static std::string adam(const AdamConfig& c) {
+      return fmt::format(", lr {}, betas {} {}, eps {}, {}", c.lr, c.betas[0], c.betas[1], c.eps, decay_text(c));
     }
   } text;
   return std::visit(text, config);
@@ -159,10 +172,48 @@ double base_learning_rate(const OptimizerConfig& config) {
   return std::visit([](const auto& c) { return c.lr; }, config);
 }
 
-std::unique_ptr<Optimizer> make_loop_optimizer(const OptimizerConfig& config, const ParameterStore& parameters) {
-  if (const auto* sgd = std::get_if<SgdConfig>(&config)) return std::make_unique<LoopSgd>(*sgd, parameters);
-  if (const auto* adam = std::get_if<AdamConfig>(&config)) return std::make_unique<LoopAdam>(*adam, false, parameters);
-  return std::make_unique<LoopAdam>(std::get<AdamWConfig>(config), true, parameters);
+std::set<std::string> without_decay(const OptimizerConfig& config, const Model& model) {
+  const NamedTensors parameters = model.parameters();
+  const std::vector<ParameterKind> kinds = model.parameter_kinds();
+  std::set<std::string> chosen;
+  for (const auto& word : std::visit([](const auto& c) { return c.no_decay; }, config)) {
+    bool fits = false;
+    for (size_t i = 0; i < kinds.size(); ++i) {
+      const std::string& name = parameters[i].first;
+      if (!(word == "norm"        ? kinds[i] == ParameterKind::norm
+            : word == "embedding" ? kinds[i] == ParameterKind::embedding
+            : word == "bias"      ? name.ends_with("bias")
+                                  : name == word || name.starts_with(word + ".")))
+        continue;
+      fits = true;
+      chosen.insert(name);
+    }
+    if (!fits)
+      throw UserError(
+          fmt::format("optimizer.no_decay: the model has no such parameter; use norm, bias, embedding or a "
+                      "name such as {}: {}",
+                      parameters.back().first, word));
+  }
+  return chosen;
+}
+
+std::vector<double> weight_decays(const OptimizerConfig& config, const ParameterStore& parameters,
+                                  const std::set<std::string>& without_decay) {
+  const double decay = std::visit([](const auto& c) { return c.weight_decay; }, config);
+  std::vector<double> decays;
+  for (const auto& [name, parameter] : parameters.parameters())
+    decays.push_back(without_decay.contains(name) ? 0 : decay);
+  return decays;
+}
+
+std::unique_ptr<Optimizer> make_loop_optimizer(const OptimizerConfig& config, const ParameterStore& parameters,
+                                               const std::set<std::string>& without_decay) {
+  std::vector<double> decays = weight_decays(config, parameters, without_decay);
+  if (const auto* sgd = std::get_if<SgdConfig>(&config))
+    return std::make_unique<LoopSgd>(*sgd, std::move(decays), parameters);
+  if (const auto* adam = std::get_if<AdamConfig>(&config))
+    return std::make_unique<LoopAdam>(*adam, std::move(decays), false, parameters);
+  return std::make_unique<LoopAdam>(std::get<AdamWConfig>(config), std::move(decays), true, parameters);
 }
 
 }  // namespace trainopt

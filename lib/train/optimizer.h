@@ -9,12 +9,14 @@
 
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
 namespace trainopt {
 
 class Gradients;
+class Model;
 class ParameterStore;
 
 class Optimizer {
@@ -66,8 +68,16 @@ std::string describe_optimizer(const OptimizerConfig& config);
 /// Learning rate of the recipe, before any schedule.
 double base_learning_rate(const OptimizerConfig& config);
 
+/// The names of the parameters that optimizer.no_decay chooses. Throws UserError for a word that chooses none.
+std::set<std::string> without_decay(const OptimizerConfig& config, const Model& model);
+
+/// The weight decay of each of the store's parameters.
+std::vector<double> weight_decays(const OptimizerConfig& config, const ParameterStore& parameters,
+                                  const std::set<std::string>& without_decay);
+
 /// An optimizer for the store's parameters, in its order. Allocates the state: float32 zeros of the parameters' shapes
-/// and layouts.
-std::unique_ptr<Optimizer> make_loop_optimizer(const OptimizerConfig& config, const ParameterStore& parameters);
+/// and layouts. `without_decay`: names.
+std::unique_ptr<Optimizer> make_loop_optimizer(const OptimizerConfig& config, const ParameterStore& parameters,
+                                               const std::set<std::string>& without_decay = {});
 
 }  // namespace trainopt

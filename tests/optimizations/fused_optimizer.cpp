@@ -15,12 +15,14 @@ using namespace trainopt::test;
 
 namespace {
 
-std::unique_ptr<Optimizer> fused(const OptimizerConfig& config, FixedParameters& store) {
+std::unique_ptr<Optimizer> fused(const OptimizerConfig& config, FixedParameters& store,
+                                 const std::set<std::string>& without_decay = {}) {
   Recipe recipe;
   recipe.device = "cpu";
   recipe.optimizer = config;
   recipe.optimizations.fused_optimizer = true;
-  const Plan plan = make_plan(recipe, Machine{.cpu = "test", .cores = 2});
+  Plan plan = make_plan(recipe, Machine{.cpu = "test", .cores = 2});
+  plan.without_decay = without_decay;
   return plan.optimizer.build({.plan = plan, .device = at::kCPU, .run_dir = {}, .parameters = &store});
 }
 
@@ -76,9 +78,10 @@ TEST_CASE("fused updates agree with the loop over parameters, overflow included"
                                     OptimizerConfig(SgdConfig{.lr = 0.1, .weight_decay = 0.01, .nesterov = true}),
                                     OptimizerConfig(adam), OptimizerConfig(adamw));
   const bool scaled = GENERATE(false, true);
+  const auto without_decay = GENERATE(std::set<std::string>{}, std::set<std::string>{"b"});
   auto slow = some_parameters(), fast = some_parameters();
-  const auto loop = make_loop_optimizer(config, slow);
-  const auto one = fused(config, fast);
+  const auto loop = make_loop_optimizer(config, slow, without_decay);
+  const auto one = fused(config, fast, without_decay);
   for (int step = 0; step < 8; ++step) {
     const bool overflows = scaled && (step == 0 || step == 4);
     const at::Tensor overflow = scaled ? at::full({}, overflows ? 1.0f : 0.0f) : at::Tensor();

@@ -87,6 +87,18 @@ const std::vector<Variant> kVariants = {
     {"vision transformer",
      [](Recipe& r) { r.model = {.name = ModelKind::vit, .patch = 4, .layers = 2, .heads = 2, .width = 24}; }},
     {"adamw", [](Recipe& r) { r.optimizer = AdamWConfig{}; }},
+    {"no_decay",
+     [](Recipe& r) {
+       r.optimizer = SgdConfig{.lr = 0.05, .weight_decay = 0.3, .no_decay = {"bias", "layers.0"}};
+     }},
+    {"fused no_decay",
+     [](Recipe& r) {
+       AdamWConfig adamw;
+       adamw.weight_decay = 0.3;
+       adamw.no_decay = {"bias", "layers.0"};
+       r.optimizer = adamw;
+       r.optimizations.fused_optimizer = true;
+     }},
     {"fused sgd", [](Recipe& r) { r.optimizations.fused_optimizer = true; }},
     {"fused adam", [](Recipe& r) { r.optimizer = AdamConfig{}, r.optimizations.fused_optimizer = true; }},
     {"set_to_none", [](Recipe& r) { r.optimizations.set_to_none = true; }},

@@ -165,7 +165,7 @@ __global__ void __launch_bounds__(kThreads)
 __global__ void __launch_bounds__(1)
     count(AdamScalars numbers, double* updates, float* corrections, UpdateInputs inputs) {
   if (inputs.skip_update != nullptr && *inputs.skip_update > 0) return;  // corrections stay unset: nothing uses them
-  const double update = *updates + 1;
+  const double update = *updates + (numbers.counts_update ? 1 : 0);
   *updates = update;
   corrections[0] = static_cast<float>(static_cast<double>(*inputs.learning_rate) / -expm1(numbers.log_beta1 * update));
   corrections[1] = static_cast<float>(1 / sqrt(-expm1(numbers.log_beta2 * update)));

@@ -23,7 +23,7 @@ struct SgdScalars {
 struct AdamScalars {
   double log_beta1, log_beta2;                                           ///< −∞ for 0
   float first_share, second_decay, second_share, epsilon, weight_decay;  ///< 1 − β₁, β₂, 1 − β₂
-  bool decoupled;
+  bool decoupled, counts_update;
 };
 
 /// Where a launch reads its scalars. Null: factor 1, not skipped.

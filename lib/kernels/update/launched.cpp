@@ -126,7 +126,8 @@ int64_t LaunchedUpdateKernels::adam(const AdamRule& rule, const at::Tensor& upda
                             .second_share = static_cast<float>(1 - rule.beta2),
                             .epsilon = rule.epsilon,
                             .weight_decay = rule.weight_decay,
-                            .decoupled = rule.decoupled};
+                            .decoupled = rule.decoupled,
+                            .counts_update = rule.counts_update};
   return launches_.adam(numbers, static_cast<double*>(updates.data_ptr()), memory.numbers(corrections),
                         memory.parts(tensors), memory.inputs(settings, tensors), memory.queue());
 }

@@ -23,7 +23,9 @@ class ReferenceUpdateKernels : public UpdateKernels {
   int64_t adam(const AdamRule& rule, const at::Tensor& updates, const Tensors& tensors,
                const Settings& settings) const override {
     const at::NoGradGuard no_grad;
-    updates.add_(settings.skip_update.defined() ? (settings.skip_update <= 0).to(at::kDouble) : at::ones_like(updates));
+    if (rule.counts_update)
+      updates.add_(settings.skip_update.defined() ? (settings.skip_update <= 0).to(at::kDouble)
+                                                  : at::ones_like(updates));
     const at::Tensor bias1 = (1 - at::pow(rule.beta1, updates)).to(at::kFloat),
                      bias2_root = (1 - at::pow(rule.beta2, updates)).sqrt().to(at::kFloat);
     return each(

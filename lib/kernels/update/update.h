@@ -12,8 +12,8 @@ namespace trainopt::kernels::update {
 /// momentum ← μ · momentum + g, parameter ← parameter − lr · momentum (Nesterov: lr · (g + μ · momentum)), where g is
 /// the gradient + weight_decay · parameter (torch.optim.SGD).
 struct SgdRule {
-  float momentum, weight_decay;  ///< momentum 0: no momentum is stored, g is used directly
-  bool nesterov;
+  float momentum = 0, weight_decay = 0;  ///< momentum 0: no momentum is stored, g is used directly
+  bool nesterov = false;
 };
 
 /// Adam (Kingma and Ba 2015), or AdamW (Loshchilov and Hutter 2019) if `decoupled`:
@@ -21,8 +21,9 @@ struct SgdRule {
 /// first ÷ (√second ÷ √(1 − β₂ᵗ) + ε) in update t.
 struct AdamRule {
   double beta1, beta2;  ///< 0 ≤ β < 1
-  float epsilon, weight_decay;
+  float epsilon, weight_decay = 0;
   bool decoupled;
+  bool counts_update = true;  ///< false: a call before has counted this update, of other parameters
 };
 
 /// Tensors of the parameters that have a gradient, in the same order. All are float32; tensors of one parameter have
@@ -55,7 +56,7 @@ class UpdateKernels {
   virtual ~UpdateKernels() = default;
   // Both update in place and return the number of launches.
   virtual int64_t sgd(const SgdRule& rule, const Tensors& tensors, const Settings& settings) const = 0;
-  /// `updates`: 0-dim float64 on the device; incremented unless the update is skipped.
+  /// `updates`: 0-dim float64 on the device; incremented unless the update is skipped or was counted before.
   virtual int64_t adam(const AdamRule& rule, const at::Tensor& updates, const Tensors& tensors,
                        const Settings& settings) const = 0;
   /// For values up to 10¹⁸; larger ones may make the sum infinite. Results are on the device of `like`.

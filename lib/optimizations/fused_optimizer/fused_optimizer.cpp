@@ -13,6 +13,7 @@
 #include <ATen/record_function.h>
 
 #include <algorithm>
+#include <map>
 
 namespace trainopt::fused_optimizer {
 namespace {
@@ -74,6 +75,9 @@ class FusedOptimizer : public Optimizer {
         learning_rate_(at::empty(
             {}, context.parameters->parameters().front().second.options().dtype(at::kFloat).requires_grad(false))) {
     set_learning_rate(learning_rate);
+    const Plan& plan = context.plan;
+    const auto decays = weight_decays(plan.optimizer_config, *context.parameters, plan.without_decay);
+    for (size_t i = 0; i < decays.size(); ++i) groups_[static_cast<float>(decays[i])].push_back(i);
   }
 
   std::unique_ptr<Gradients> make_gradients() const final {
@@ -95,23 +99,27 @@ class FusedOptimizer : public Optimizer {
     const at::NoGradGuard no_grad;
     RECORD_FUNCTION("trainopt::fused_optimizer",
                     std::vector<c10::IValue>());  // libtorch operations inside count as part of it
-    const auto& all = gradients.tensors();
-    std::vector<size_t> indices;  // indices of the parameters that have a gradient
-    Tensors tensors;
-    for (size_t i = 0; i < all.size(); ++i) {
-      if (!all[i].defined()) continue;
-      indices.push_back(i);
-      tensors.parameters.push_back(gradients.parameters()[i].second);
-      tensors.gradients.push_back(all[i]);
-    }
-    tensors.copies = chosen(copies_.tensors(), indices);
     const bool clears = gradients.clears_with_zeros();
     const auto pending = gradients.pending();
-    const int64_t launches = launch(
-        tensors, indices,
-        {.learning_rate = learning_rate_, .factor = pending.factor, .skip_update = skip_update, .clears = clears});
+    const Settings settings{
+        .learning_rate = learning_rate_, .factor = pending.factor, .skip_update = skip_update, .clears = clears};
+    int64_t launches = 0, updated = 0;
+    for (const auto& [weight_decay, members] : groups_) {
+      std::vector<size_t> indices;  // of the group's parameters that have a gradient
+      Tensors tensors;
+      for (const size_t i : members) {
+        if (!gradients.tensors()[i].defined()) continue;
+        indices.push_back(i);
+        tensors.parameters.push_back(gradients.parameters()[i].second);
+        tensors.gradients.push_back(gradients.tensors()[i]);
+      }
+      if (indices.empty()) continue;
+      tensors.copies = chosen(copies_.tensors(), indices);
+      launches += launch(tensors, indices, weight_decay, updated == 0, settings);
+      updated += static_cast<int64_t>(indices.size());
+    }
     if (clears) gradients.mark_cleared();
-    post({.tensors = static_cast<int64_t>(indices.size()),
+    post({.tensors = updated,
           .launches = launches,
           .copies = copies_.count(),
           .scaled = pending.scaled,
@@ -132,12 +140,15 @@ class FusedOptimizer : public Optimizer {
   const UpdateKernels& kernels_;
 
  private:
-  /// Adds the update rule's state to `tensors` and runs the update; returns the number of launches.
-  virtual int64_t launch(Tensors& tensors, const std::vector<size_t>& indices, const Settings& settings) = 0;
+  /// Adds the update rule's state to `tensors` and runs the update; returns the number of launches. `first`: no call
+  /// came before in this step.
+  virtual int64_t launch(Tensors& tensors, const std::vector<size_t>& indices, float weight_decay, bool first,
+                         const Settings& settings) = 0;
   virtual void load_state(const ArchiveReader& archive) = 0;
   virtual int64_t bytes_of_state() const = 0;
 
   WeightCopies copies_;
+  std::map<float, std::vector<size_t>> groups_;  ///< indices of the parameters by weight decay
   std::optional<double> device_rate_;
   at::Tensor learning_rate_;
 };
@@ -146,9 +157,7 @@ class FusedSgd : public FusedOptimizer {
  public:
   FusedSgd(const UpdateKernels& kernels, const SgdConfig& config, const BuildContext& context)
       : FusedOptimizer(kernels, config.lr, context),
-        rule_{.momentum = static_cast<float>(config.momentum),
-              .weight_decay = static_cast<float>(config.weight_decay),
-              .nesterov = config.nesterov},
+        rule_{.momentum = static_cast<float>(config.momentum), .nesterov = config.nesterov},
         momentum_(momentum_of(config, *context.parameters)) {}
 
   void save(ArchiveWriter& archive) const override {
@@ -160,9 +169,12 @@ class FusedSgd : public FusedOptimizer {
   int64_t bytes_of_state() const override { return momentum_ ? momentum_->bytes() : 0; }
 
  private:
-  int64_t launch(Tensors& tensors, const std::vector<size_t>& indices, const Settings& settings) override {
+  int64_t launch(Tensors& tensors, const std::vector<size_t>& indices, float weight_decay, bool,
+                 const Settings& settings) override {
     if (momentum_) tensors.first = chosen(momentum_->tensors(), indices);
-    return kernels_.sgd(rule_, tensors, settings);
+    SgdRule rule = rule_;
+    rule.weight_decay = weight_decay;
+    return kernels_.sgd(rule, tensors, settings);
   }
 
   SgdRule rule_;
@@ -176,7 +188,6 @@ class FusedAdam : public FusedOptimizer {
         rule_{.beta1 = config.betas[0],
               .beta2 = config.betas[1],
               .epsilon = static_cast<float>(config.eps),
-              .weight_decay = static_cast<float>(config.weight_decay),
               .decoupled = decoupled},
         first_("exp_avg", *context.parameters),
         second_("exp_avg_sq", *context.parameters),
@@ -196,10 +207,14 @@ class FusedAdam : public FusedOptimizer {
   int64_t bytes_of_state() const override { return first_.bytes() + second_.bytes(); }
 
  private:
-  int64_t launch(Tensors& tensors, const std::vector<size_t>& indices, const Settings& settings) override {
+  int64_t launch(Tensors& tensors, const std::vector<size_t>& indices, float weight_decay, bool first,
+                 const Settings& settings) override {
     tensors.first = chosen(first_.tensors(), indices);
     tensors.second = chosen(second_.tensors(), indices);
-    return kernels_.adam(rule_, updates_, tensors, settings);
+    AdamRule rule = rule_;
+    rule.weight_decay = weight_decay;
+    rule.counts_update = first;
+    return kernels_.adam(rule, updates_, tensors, settings);
   }
 
   AdamRule rule_;

@@ -1,4 +1,5 @@
 #include "train/optimizer.h"
+#include "model/model.h"
 #include "support/catch.h"
 #include "support/parameters.h"
 
@@ -60,6 +61,37 @@ TEST_CASE("Adam and AdamW match their formulas") {
   static_cast<AdamConfig&>(adamw) = adam;
   CHECK(after_steps(adam, w0, {g1, g2}) == Approx(expected(false)));
   CHECK(after_steps(adamw, w0, {g1, g2}) == Approx(expected(true)));
+}
+
+TEST_CASE("weight decay leaves out the parameters that no_decay names") {
+  const auto names = [](std::vector<std::string> words) {
+    const Model vit = make_model({.name = ModelKind::vit, .patch = 4, .layers = 1, .heads = 2, .width = 8},
+                                 {.channels = 3, .height = 8, .width = 8}, at::kMeta, 0);
+    return without_decay(SgdConfig{.weight_decay = 0.1, .no_decay = std::move(words)}, vit);
+  };
+  CHECK(names({}).empty());
+  CHECK(names({"embedding"}) == std::set<std::string>{"class_token", "encoder.pos_embedding"});
+  CHECK(names({"norm"}).size() == 6);
+  CHECK(names({"norm"}).contains("encoder.ln.weight"));
+  CHECK(names({"bias"}).contains("encoder.layers.encoder_layer_0.self_attention.in_proj_bias"));
+  CHECK(names({"bias"}).contains("encoder.ln.bias"));
+  CHECK_FALSE(names({"bias", "norm"}).contains("heads.head.weight"));
+  CHECK(names({"heads", "conv_proj.bias"}) ==
+        std::set<std::string>{"conv_proj.bias", "heads.head.weight", "heads.head.bias"});
+  CHECK_THROWS_WITH(names({"head"}), ContainsSubstring("optimizer.no_decay: the model has no such parameter") &&
+                                         ContainsSubstring("such as heads.head.bias: head"));
+
+  const auto config = GENERATE(OptimizerConfig(SgdConfig{.weight_decay = 0.1}), OptimizerConfig([] {
+                                 AdamWConfig adamw;
+                                 adamw.weight_decay = 0.1;
+                                 return adamw;
+                               }()));
+  FixedParameters store({{"decays", at::ones({1})}, {"stays", at::ones({1})}});
+  const auto optimizer = make_loop_optimizer(config, store, {"stays"});
+  for (const auto& [name, parameter] : store.parameters()) parameter.mutable_grad() = at::zeros({1});
+  optimizer->step(store.finish_gradients(), {});
+  CHECK(store.parameters()[0].second.item<double>() == Approx(1 - 0.1 * 0.001));
+  CHECK(store.parameters()[1].second.item<double>() == 1);
 }
 
 TEST_CASE("an overflowed step writes nothing and is not counted") {

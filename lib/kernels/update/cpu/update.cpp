@@ -65,7 +65,7 @@ class CpuUpdateLaunches : public UpdateLaunches {
 
   int64_t adam(const AdamScalars& rule, double* updates, float* corrections, const std::vector<Part>& parts,
                const UpdateInputs& inputs, void*) const override {
-    if (inputs.skip_update == nullptr || !(*inputs.skip_update > 0)) *updates += 1;
+    if (rule.counts_update && (inputs.skip_update == nullptr || !(*inputs.skip_update > 0))) *updates += 1;
     corrections[0] =
         static_cast<float>(static_cast<double>(*inputs.learning_rate) / -std::expm1(rule.log_beta1 * *updates));
     corrections[1] = static_cast<float>(1 / std::sqrt(-std::expm1(rule.log_beta2 * *updates)));
