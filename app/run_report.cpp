@@ -175,10 +175,12 @@ void RunReport::evaluated(int64_t step, const EvaluationResult& result) {
   records_->evaluations.write(json_text(line) + "\n");
   records_->evaluations.flush();
   records_->sinks.evaluated(step, to_json(result));
-  if (!output_.quiet)
-    records_->sinks.console().line(
-        fmt::format("evaluation after step {}: loss {:.4f}, top-1 {:.2f} %, top-5 {:.2f} % of {} samples in {:.1f} s",
-                    step, result.loss, result.top1_pct, result.top5_pct, result.samples, result.wall_s));
+  if (output_.quiet) return;
+  const std::string quality = result.perplexity ? fmt::format("perplexity {:.2f}", *result.perplexity)
+                                                : fmt::format("top-1 {:.2f} %, top-5 {:.2f} %",
+                                                              result.top1_pct.value_or(0), result.top5_pct.value_or(0));
+  records_->sinks.console().line(fmt::format("evaluation after step {}: loss {:.4f}, {} of {} samples in {:.1f} s",
+                                             step, result.loss, quality, result.samples, result.wall_s));
 }
 
 Json RunReport::summary_json(const RunOutcome& outcome, const RunEnd& end) const {

@@ -18,10 +18,11 @@ struct Batch {
   at::Tensor input;   ///< images: [items, 3, h, w] float32, or a 16-bit type (TensorFormat::compute_type)
   at::Tensor target;  ///< labels: [items] int64
   std::vector<int64_t> sample_ids;
-  int64_t items = 0;       ///< on this rank
-  int64_t step_items = 0;  ///< in the whole step: all micro-batches, all ranks
-  double weight = 1;       ///< items ÷ step_items
-  bool is_first = true;    ///< first micro-batch of its step
+  int64_t items = 0;                    ///< on this rank
+  int64_t step_items = 0;               ///< in the whole step: all micro-batches, all ranks
+  int64_t tokens = 0, step_tokens = 0;  ///< to predict, without padding: of items and step_items; 0 for images
+  double weight = 1;                    ///< items ÷ step_items, or tokens ÷ step_tokens
+  bool is_first = true;                 ///< first micro-batch of its step
   bool is_last = true;
   int64_t epoch = 0;
   int64_t step = 0;  ///< counted from 0 over all epochs

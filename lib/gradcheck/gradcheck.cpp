@@ -59,7 +59,10 @@ Report check_operations(const CheckedSlots& slots, const BuildContext& context) 
                         .ours = {{.convolution = slots.convolution.build(context),
                                   .batch_norm = slots.batch_norm.build(context),
                                   .head = slots.head.build(context),
-                                  .attention = slots.attention.build(context)},
+                                  .attention = slots.attention.build(context),
+                                  .layer_norm = slots.layer_norm.build(context),
+                                  .gelu = slots.gelu.build(context),
+                                  .language_head = slots.language_head.build(context)},
                                  slots.task.build(context)},
                         .plain = plain_parts(context.plan.train.label_smoothing),
                         .precision = slots.precision.build(context)};

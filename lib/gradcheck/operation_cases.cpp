@@ -68,12 +68,21 @@ std::vector<GradientCase> operation_cases(const CheckedSlots& slots, const Build
   model.set_operations({.convolution = recording_convolution(unless_plain(slots.convolution)),
                         .batch_norm = recording_batch_norm(unless_plain(slots.batch_norm)),
                         .head = recording_head(unless_plain(slots.head)),
-                        .attention = recording_attention(unless_plain(slots.attention))});
+                        .attention = recording_attention(unless_plain(slots.attention)),
+                        .layer_norm = recording_layer_norm(unless_plain(slots.layer_norm)),
+                        .gelu = recording_gelu(unless_plain(slots.gelu)),
+                        .language_head = recording_language_head(unless_plain(slots.language_head))});
   model.wrap_units([&](std::unique_ptr<Unit> unit) { return announced(std::move(unit), cases); });
-  const InputShape& image = plan.model.input;
+  const InputShape& sample = plan.model.input;
   const int64_t batch = plan.data.batch_size;
   // Not in training: dropout, which has no backward of its own, would draw random numbers.
-  model.forward(at::empty({batch, image.channels, image.height, image.width}, at::TensorOptions(at::kMeta)), {});
+  ForwardContext forward;
+  at::Tensor input;
+  if (is_language_model(plan.model.config.name))
+    input = forward.target = at::empty({batch, sample.tokens}, at::TensorOptions(at::kMeta).dtype(at::kLong));
+  else
+    input = at::empty({batch, sample.channels, sample.height, sample.width}, at::TensorOptions(at::kMeta));
+  model.forward(input, forward);
   std::vector<GradientCase> all = cases.take();
   if (!slots.task.is_plain()) all.push_back(loss_case(batch, model.output_shape().front()));
   for (auto& copies : copy_cases(*context.model, plan.tensor_format.compute_type)) all.push_back(std::move(copies));

@@ -13,6 +13,9 @@ struct CheckedSlots {
         batch_norm(plan.batch_norm),
         head(plan.head),
         attention(plan.attention),
+        layer_norm(plan.layer_norm),
+        gelu(plan.gelu),
+        language_head(plan.language_head),
         task(plan.task),
         precision(plan.precision) {}
 
@@ -20,6 +23,9 @@ struct CheckedSlots {
   Slot<BatchNormOperations> batch_norm;
   Slot<HeadOperations> head;
   Slot<AttentionOperations> attention;
+  Slot<LayerNormOperations> layer_norm;
+  Slot<GeluOperations> gelu;
+  Slot<LanguageHeadOperations> language_head;
   Slot<Task> task;
   Slot<Precision> precision;
 };

@@ -10,15 +10,12 @@
 namespace trainopt::gradcheck {
 namespace {
 
-CaseInput of_samples(const char* name, const at::Tensor& tensor) { return {name, tensor.sizes().vec(), true}; }
-CaseInput of_parameter(const char* name, const at::Tensor& tensor) { return {name, tensor.sizes().vec(), false}; }
-
 at::Tensor shaped(const at::Tensor& like, std::vector<int64_t> sample) {
   sample.insert(sample.begin(), like.size(0));
   return at::empty(sample, like.options());
 }
 
-constexpr ForwardContext kTraining{.training = true};
+const ForwardContext kTraining{.training = true};
 
 class RecordingConvolution : public ConvolutionOperations {
  public:
@@ -158,28 +155,6 @@ class RecordingHead : public HeadOperations {
   RecordedCases* cases_;
 };
 
-class RecordingAttention : public AttentionOperations {
- public:
-  explicit RecordingAttention(RecordedCases* cases) : cases_(cases) {}
-  at::Tensor attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value) const override {
-    at::Tensor output = at::empty(query.sizes(), query.options());
-    if (!cases_) return output;
-    GradientCase found;
-    found.operation = "attention";
-    found.inputs = {of_samples("query", query), of_samples("key", key), of_samples("value", value)};
-    found.output_values = output.numel() / output.size(0);
-    found.fixed_terms = std::max(query.size(3), key.size(2));
-    found.compute = [](const Parts& parts, const Tensors& x) {
-      return parts.operations.attention->attention(x[0], x[1], x[2]);
-    };
-    cases_->add(std::move(found), {});
-    return output;
-  }
-
- private:
-  RecordedCases* cases_;
-};
-
 class AnnouncedUnit : public WrappedUnit {
  public:
   AnnouncedUnit(std::unique_ptr<Unit> inner, RecordedCases& cases) : WrappedUnit(std::move(inner)), cases_(cases) {}
@@ -220,9 +195,6 @@ std::shared_ptr<const BatchNormOperations> recording_batch_norm(RecordedCases* c
 }
 std::shared_ptr<const HeadOperations> recording_head(RecordedCases* cases) {
   return std::make_shared<RecordingHead>(cases);
-}
-std::shared_ptr<const AttentionOperations> recording_attention(RecordedCases* cases) {
-  return std::make_shared<RecordingAttention>(cases);
 }
 std::unique_ptr<Unit> announced(std::unique_ptr<Unit> unit, RecordedCases& cases) {
   return std::make_unique<AnnouncedUnit>(std::move(unit), cases);

@@ -28,11 +28,19 @@ class RecordedCases {
   std::vector<GradientCase> all_;
 };
 
+inline CaseInput of_samples(const char* name, const at::Tensor& tensor) { return {name, tensor.sizes().vec(), true}; }
+inline CaseInput of_parameter(const char* name, const at::Tensor& tensor) {
+  return {name, tensor.sizes().vec(), false};
+}
+
 // Null: the calls are not recorded.
 std::shared_ptr<const ConvolutionOperations> recording_convolution(RecordedCases* cases);
 std::shared_ptr<const BatchNormOperations> recording_batch_norm(RecordedCases* cases);
 std::shared_ptr<const HeadOperations> recording_head(RecordedCases* cases);
 std::shared_ptr<const AttentionOperations> recording_attention(RecordedCases* cases);
+std::shared_ptr<const LayerNormOperations> recording_layer_norm(RecordedCases* cases);
+std::shared_ptr<const GeluOperations> recording_gelu(RecordedCases* cases);
+std::shared_ptr<const LanguageHeadOperations> recording_language_head(RecordedCases* cases);
 
 /// A unit that tells `cases` its name before it runs.
 std::unique_ptr<Unit> announced(std::unique_ptr<Unit> unit, RecordedCases& cases);

@@ -45,7 +45,9 @@ void PendingRecord::finish(double paused_ms) {
   row_.ended = Clock::now();
   const double step_ms = milliseconds_between(row_.began, row_.ended) - paused_ms;
   row_[Metric::step_ms] = step_ms;
-  if (step_ms > 0) row_[Metric::samples_per_s] = static_cast<double>(row_.step_samples) / step_ms * 1e3;
+  if (step_ms <= 0) return;
+  row_[Metric::samples_per_s] = static_cast<double>(row_.step_samples) / step_ms * 1e3;
+  if (row_.step_tokens > 0) row_[Metric::tokens_per_s] = static_cast<double>(row_.step_tokens) / step_ms * 1e3;
 }
 
 }  // namespace trainopt

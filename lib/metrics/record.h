@@ -29,6 +29,7 @@ enum class Profiling { none, warmup, active };
 /// A step's metrics, all on the host. With several ranks they are rank 0's, except that the loss is that of all ranks.
 struct StepRecord : Values {
   int64_t step_samples = 0;        ///< real samples of this step over all ranks
+  int64_t step_tokens = 0;         ///< tokens to predict of this step over all ranks; 0 for images
   Clock::time_point began, ended;  ///< the step's boundaries on the host
   std::vector<RankTimes> ranks;    ///< by rank; empty with one
   Profiling profiling = Profiling::none;
@@ -43,6 +44,7 @@ class PendingRecord {
   explicit PendingRecord(Clock::time_point began = Clock::now()) { row_.began = began; }
   /// `step` counts from 1. `samples` have been seen by all ranks, including this step; `dataset_size` make an epoch.
   void set_position(int64_t step, int64_t samples, int64_t step_samples, int64_t dataset_size);
+  void set_tokens(int64_t step_tokens) { row_.step_tokens = step_tokens; }
 
   void set(Profiling profiling) { row_.profiling = profiling; }
   void set(Metric metric, double value) { row_[metric] = value; }
@@ -56,8 +58,8 @@ class PendingRecord {
   /// Sets these figures. On a CPU those that only a GPU has stay unmeasured.
   void set_memory(const MemoryStats& stats, bool of_cpu);
   /// Ends the step on the host: step_ms is the time since its start less `paused_ms` (evaluation, checkpoints), and
-  /// samples_per_s follows from it. If AsyncReader::submit() waits for the device, it moves the end to after the wait,
-  /// which is part of the step.
+  /// samples_per_s and tokens_per_s follow from it. If AsyncReader::submit() waits for the device, it moves the end to
+  /// after the wait, which is part of the step.
   void finish(double paused_ms = 0);
 
  private:

@@ -69,6 +69,7 @@ void Summary::Sums::add(const StepRecord& row) {
   const auto& time = row[Metric::step_ms];
   if (!time) return;
   samples += static_cast<double>(row.step_samples);
+  tokens += static_cast<double>(row.step_tokens);
   step_ms += *time;
   if (const auto& wait = row[Metric::data_wait_ms]; wait && *time > 0) data_wait.add(100 * *wait / *time, *time);
   gpu_util.add(row[Metric::gpu_util_pct], *time);
@@ -153,6 +154,7 @@ Summary::Statistics Summary::statistics() const {
                     .p95 = {},
                     .p99 = {},
                     .samples_per_s = {},
+                    .tokens_per_s = {},
                     .samples_per_s_interval = {},
                     .straggler = {},
                     .energy = {},
@@ -178,7 +180,8 @@ Summary::Statistics Summary::statistics() const {
   result.p50 = percentile(times, 0.50);
   result.p95 = percentile(times, 0.95);
   result.p99 = percentile(times, 0.99);
-  if (result.sums.step_ms > 0) result.samples_per_s = result.sums.samples / result.sums.step_ms * 1e3;
+  result.samples_per_s = result.sums.per_second(result.sums.samples);
+  result.tokens_per_s = result.sums.per_second(result.sums.tokens);
   result.energy.add(later_energy_);
   add_costs(result);
   const std::vector<Piece> measured = pieces();
@@ -212,6 +215,7 @@ Json Summary::to_json() const {
   json["samples_per_s_interval"] = nullptr;
   if (const auto& range = s.samples_per_s_interval)
     json["samples_per_s_interval"] = {{"low", range->low}, {"high", range->high}, {"level", kLevel}};
+  json["tokens_per_s"] = json_of(s.tokens_per_s);
   json["step_ms"] = {
       {"mean", json_of(s.mean)}, {"p50", json_of(s.p50)}, {"p95", json_of(s.p95)}, {"p99", json_of(s.p99)}};
   json["phases_ms"] = s.sums.phases.means_json();
@@ -257,6 +261,7 @@ std::string Summary::table(const std::vector<SwitchLine>& switches) const {
   const std::string interval =
       range ? fmt::format(" ({}–{}, {:.0f} %)", human_rate(range->low), human_rate(range->high), 100 * kLevel) : "";
   if (s.samples_per_s) row("samples/s", human_rate(*s.samples_per_s) + interval);
+  if (s.tokens_per_s) row("tokens/s", human_rate(*s.tokens_per_s));
   if (s.p50)
     row("step time", fmt::format("p50 {}   p95 {}   p99 {}", human_milliseconds(*s.p50), human_milliseconds(*s.p95),
                                  human_milliseconds(*s.p99)));

@@ -67,7 +67,7 @@ class Summary {
   std::vector<Piece> pieces() const;
 
   /// The keys of summary.json that derive from rows: samples_per_s, samples_per_s_interval (low, high and level),
-  /// step_ms, phases_ms (forward, backward, update), data_wait_pct, gpu_util_pct (and gpu_sm_util_pct,
+  /// tokens_per_s, step_ms, phases_ms (forward, backward, update), data_wait_pct, gpu_util_pct (and gpu_sm_util_pct,
   /// gpu_tensor_util_pct), cpu_util_pct, peak_memory_mib, memory_peak_pct, alloc_retries (in the measured steps), loss,
   /// measured_steps, left_out_steps, profiler (steps and slowdown_pct, if a step was profiled), time_to_first_step_s,
   /// straggler, warnings, energy_j, energy_source, energy_of, samples_per_joule, price_per_million_samples. null: not
@@ -80,7 +80,7 @@ class Summary {
  private:
   /// Sums over steps; a percentage is weighted by the time of its step.
   struct Sums {
-    double samples = 0, step_ms = 0;
+    double samples = 0, tokens = 0, step_ms = 0;
     struct Weighted {
       double sum = 0, weight = 0;
       void add(const std::optional<double>& value, double by);
@@ -89,10 +89,13 @@ class Summary {
     Weighted data_wait, gpu_util, gpu_sm_util, gpu_tensor_util, cpu_util;
     PhaseSums phases;
     void add(const StepRecord& row);
+    std::optional<double> per_second(double count) const {
+      return step_ms > 0 && count > 0 ? std::optional(count / step_ms * 1e3) : std::nullopt;
+    }
   };
   struct Statistics {
     Sums sums;
-    std::optional<double> mean, p50, p95, p99, samples_per_s;
+    std::optional<double> mean, p50, p95, p99, samples_per_s, tokens_per_s;
     std::optional<Interval> samples_per_s_interval;  ///< nullopt: too few steps to estimate their noise
     std::optional<Straggler> straggler;
     EnergySums energy;

@@ -9,7 +9,8 @@ namespace trainopt {
 
 Builder::Builder(at::Device device, uint64_t seed) : device_(device), seed_(seed) {}
 
-at::Tensor Builder::parameter(const std::string& name, at::IntArrayRef shape, const InitialValues& values) {
+at::Tensor Builder::parameter(const std::string& name, at::IntArrayRef shape, const InitialValues& values,
+                              ParameterKind kind) {
   at::Tensor tensor;
   if (device_.is_meta()) {
     tensor = at::empty(shape, at::TensorOptions(at::kFloat).device(device_));
@@ -19,16 +20,32 @@ at::Tensor Builder::parameter(const std::string& name, at::IntArrayRef shape, co
     tensor = tensor.to(device_);
   }
   tensor.set_requires_grad(true);
-  entries_.push_back({.name = name, .tensor = tensor, .trainable = true, .unit = units_.size()});
+  entries_.push_back({.name = name, .tensor = tensor, .trainable = true, .unit = units_.size(), .kind = kind});
   return tensor;
 }
 
-WeightCopy Builder::copy_of(const std::string& name) {
+/// From the end: a layer asks for what it has just created.
+StateEntry& Builder::entry_of(const std::string& name) {
   const auto entry =
-      std::find_if(entries_.begin(), entries_.end(), [&](const StateEntry& known) { return known.name == name; });
-  TRAINOPT_CHECK(entry != entries_.end() && !entry->copy);
-  return entry->copy = std::make_shared<at::Tensor>();
+      std::find_if(entries_.rbegin(), entries_.rend(), [&](const StateEntry& known) { return known.name == name; });
+  TRAINOPT_CHECK(entry != entries_.rend());
+  return *entry;
 }
+
+WeightCopy Builder::copy_of(const std::string& name) {
+  WeightCopy& copy = entry_of(name).copy;
+  TRAINOPT_CHECK(!copy);
+  return copy = std::make_shared<at::Tensor>();
+}
+
+at::Tensor Builder::shared(const std::string& name) {
+  StateEntry& entry = entry_of(name);
+  TRAINOPT_CHECK(entry.unit < units_.size());
+  entry.also_in.push_back(units_.size());
+  return entry.tensor;
+}
+
+void Builder::transpose_in_files(const std::string& name) { entry_of(name).transposed_in_files = true; }
 
 at::Tensor Builder::buffer(const std::string& name, at::IntArrayRef shape, at::ScalarType type, double value) {
   const at::Tensor tensor = at::full(shape, value, at::TensorOptions(type).device(device_));

@@ -8,14 +8,11 @@ namespace trainopt {
 enum class ModelKind { resnet18, resnet34, resnet50, vit_s_16, vit_b_16, vit, gpt2, mlp };
 template <>
 struct Choices<ModelKind> {
-  static constexpr std::array all = {Choice<ModelKind>{"resnet18", ModelKind::resnet18},
-                                     Choice<ModelKind>{"resnet34", ModelKind::resnet34},
-                                     Choice<ModelKind>{"resnet50", ModelKind::resnet50},
-                                     Choice<ModelKind>{"vit_s_16", ModelKind::vit_s_16},
-                                     Choice<ModelKind>{"vit_b_16", ModelKind::vit_b_16},
-                                     Choice<ModelKind>{"vit", ModelKind::vit},
-                                     Choice<ModelKind>{"gpt2", ModelKind::gpt2},
-                                     Choice<ModelKind>{"mlp", ModelKind::mlp}};
+  static constexpr std::array all = {
+      Choice<ModelKind>{"resnet18", ModelKind::resnet18}, Choice<ModelKind>{"resnet34", ModelKind::resnet34},
+      Choice<ModelKind>{"resnet50", ModelKind::resnet50}, Choice<ModelKind>{"vit_s_16", ModelKind::vit_s_16},
+      Choice<ModelKind>{"vit_b_16", ModelKind::vit_b_16}, Choice<ModelKind>{"vit", ModelKind::vit},
+      Choice<ModelKind>{"gpt2", ModelKind::gpt2},         Choice<ModelKind>{"mlp", ModelKind::mlp}};
 };
 
 constexpr bool is_resnet(ModelKind kind) {
@@ -101,7 +98,8 @@ void describe(V& v, ModelConfig& c) {
           "Dropout probability. mlp: after hidden layers; vits: of the embedded patches and within the blocks; gpt2: "
           "of the embedded tokens, the attention's weights and the blocks' results.",
           half_open(0.0, 1.0), {}, {}, only_for("name", "mlp", "vit", "vit_s_16", "vit_b_16", "gpt2"));
-  v.field("weights", c.weights, "Initial weights: a safetensors file with torchvision's parameter names, or Hugging Face's for gpt2.");
+  v.field("weights", c.weights,
+          "Initial weights: a safetensors file with torchvision's parameter names, or Hugging Face's for gpt2.");
   v.field("replace_head", c.replace_head,
           "Take all initial weights but the last layer's from model.weights, for another number of classes.");
 }

@@ -29,20 +29,16 @@ SampleShape Conv2d::trace(const SampleShape& input, double& flops) const {
 }
 
 BatchNorm2d::BatchNorm2d(Builder& builder, const std::string& name, int64_t channels)
-    : weight(builder.parameter(name + ".weight", {channels}, InitialValues::constant(1))),
-      bias(builder.parameter(name + ".bias", {channels}, InitialValues::constant(0))),
+    : weight(builder.parameter(name + ".weight", {channels}, InitialValues::constant(1), ParameterKind::norm)),
+      bias(builder.parameter(name + ".bias", {channels}, InitialValues::constant(0), ParameterKind::norm)),
       running_mean(builder.buffer(name + ".running_mean", {channels}, at::kFloat, 0)),
       running_var(builder.buffer(name + ".running_var", {channels}, at::kFloat, 1)),
       num_batches_tracked(builder.buffer(name + ".num_batches_tracked", {}, at::kLong, 0)) {}
 
-LayerNorm::LayerNorm(Builder& builder, const std::string& name, int64_t width, double epsilon)
-    : weight(builder.parameter(name + ".weight", {width}, InitialValues::constant(1))),
-      bias(builder.parameter(name + ".bias", {width}, InitialValues::constant(0))),
-      epsilon_(epsilon) {}
-
-at::Tensor LayerNorm::forward(const at::Tensor& input) const {
-  return at::layer_norm(input, weight.sizes(), weight, bias, epsilon_);
-}
+LayerNorm::LayerNorm(Builder& builder, const std::string& name, int64_t width, double epsilon_)
+    : weight(builder.parameter(name + ".weight", {width}, InitialValues::constant(1), ParameterKind::norm)),
+      bias(builder.parameter(name + ".bias", {width}, InitialValues::constant(0), ParameterKind::norm)),
+      epsilon(epsilon_) {}
 
 Linear::Linear(Builder& builder, const std::string& name, int64_t in, int64_t out)
     : Linear(builder, name + ".", in, out, {InitialValues::torch_linear(in), InitialValues::torch_linear(in)}) {}
@@ -55,6 +51,10 @@ Linear::Linear(Builder& builder, const std::string& prefix, int64_t in, int64_t 
 
 at::Tensor Linear::forward(const at::Tensor& input) const {
   return at::linear(input, as_autocast(weight, weight_copy_), as_autocast(bias, bias_copy_));
+}
+
+at::Tensor Linear::product(const at::Tensor& input) const {
+  return at::linear(input, as_autocast(weight, weight_copy_));
 }
 
 SampleShape Linear::trace(const SampleShape& input, double& flops) const {

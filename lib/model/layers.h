@@ -39,16 +39,12 @@ struct BatchNorm2d {
   at::Tensor weight, bias, running_mean, running_var, num_batches_tracked;
 };
 
-/// Over the last dimension; the parameters are vectors of `width` values.
-class LayerNorm {
- public:
-  LayerNorm(Builder& builder, const std::string& name, int64_t width, double epsilon);
-  at::Tensor forward(const at::Tensor& input) const;
+/// State only, vectors of `width` values: LayerNormOperations computes with it.
+struct LayerNorm {
+  LayerNorm(Builder& builder, const std::string& name, int64_t width, double epsilon_);
 
   at::Tensor weight, bias;
-
- private:
-  double epsilon_;
+  double epsilon;  ///< added to the variance
 };
 
 /// Over the last dimension.
@@ -62,6 +58,8 @@ class Linear {
   /// The parameters' names are `prefix` + "weight" and `prefix` + "bias".
   Linear(Builder& builder, const std::string& prefix, int64_t in, int64_t out, const Values& values);
   at::Tensor forward(const at::Tensor& input) const;
+  /// The same without the bias.
+  at::Tensor product(const at::Tensor& input) const;
   SampleShape trace(const SampleShape& input, double& flops) const;
 
   at::Tensor weight, bias;

@@ -3,7 +3,6 @@
 #include "model/model.h"
 
 #include <algorithm>
-#include <map>
 #include <set>
 
 namespace trainopt {
@@ -20,8 +19,6 @@ struct Differences {
   bool only_in_head = true;
 };
 
-using FileTensors = std::map<std::string, at::Tensor>;
-
 /// torchvision's vision transformers called two layers otherwise until version 0.12, and the weights that it offers for
 /// download still do.
 std::string current_name(std::string name) {
@@ -31,9 +28,10 @@ std::string current_name(std::string name) {
   return name;
 }
 
-FileTensors read_weights(const std::filesystem::path& path) {
+FileTensors read_weights(const std::filesystem::path& path, const AdaptFile& adapt) {
   FileTensors file;
   for (auto& [name, tensor] : load_tensors(path)) file.emplace(current_name(name), std::move(tensor));
+  if (adapt) adapt(file);
   return file;
 }
 
@@ -47,6 +45,12 @@ std::string describe_difference(const std::string& name, const at::Tensor& file,
     text += fmt::format(" (the file is for images of {} patches, and those of the data have {})", file.size(1) - 1,
                         model.size(1) - 1);
   return text;
+}
+
+std::string why_unexpected(const std::string& name, const at::Tensor& file) {
+  if (name != "lm_head.weight") return "";
+  return fmt::format(" ({}, and differs from transformer.wte.weight, which this model uses in its place)",
+                     describe_tensor(file));
 }
 
 /// In the model's order. `head`: the index of the last unit.
@@ -67,7 +71,7 @@ Differences differences_between(const std::vector<StateEntry>& entries, const Fi
   }
   for (const auto& [name, tensor] : file)
     if (!known.contains(name)) {
-      differences.texts.push_back(fmt::format("{} is unexpected", name));
+      differences.texts.push_back(fmt::format("{} is unexpected{}", name, why_unexpected(name, tensor)));
       differences.only_in_head = false;
     }
   return differences;
@@ -90,7 +94,10 @@ Differences differences_between(const std::vector<StateEntry>& entries, const Fi
 void Model::load_weights(const std::filesystem::path& path, bool keeps_head) {
   TRAINOPT_CHECK(!device_.is_meta());
   const size_t head = units_.size() - 1;
-  FileTensors file = read_weights(path);
+  FileTensors file = read_weights(path, adapt_file_);
+  for (const auto& entry : entries_)
+    if (const auto found = file.find(entry.name); entry.transposed_in_files && found != file.end())
+      found->second = found->second.dim() == 2 ? found->second.t() : found->second;
   if (keeps_head)
     for (const auto& entry : entries_)
       if (entry.unit == head) file.insert_or_assign(entry.name, entry.tensor);

@@ -2,10 +2,12 @@
 
 #include "base/error.h"
 #include "device/tensor.h"
+#include "model/gpt2.h"
 #include "model/mlp.h"
 #include "model/resnet.h"
 #include "model/vit.h"
 
+#include <algorithm>
 #include <set>
 
 namespace trainopt {
@@ -20,6 +22,7 @@ Model::Model(Builder&& builder, const SampleShape& input)
     : device_(builder.device_),
       entries_(std::move(builder.entries_)),
       units_(std::move(builder.units_)),
+      adapt_file_(std::move(builder.adapt_file_)),
       operations_(std::move(builder.operations_)),
       output_shape_(input) {
   std::set<std::string> names;
@@ -49,6 +52,12 @@ NamedTensors Model::buffers() const {
 NamedTensors Model::state() const {
   return select([](const StateEntry&) { return true; });
 }
+std::vector<ParameterKind> Model::parameter_kinds() const {
+  std::vector<ParameterKind> kinds;
+  for (const auto& entry : entries_)
+    if (entry.trainable) kinds.push_back(entry.kind);
+  return kinds;
+}
 std::vector<WeightCopy> Model::weight_copies() const {
   std::vector<WeightCopy> copies;
   for (const auto& entry : entries_)
@@ -59,6 +68,13 @@ NamedTensors Model::unit_state(size_t unit) const {
   return select([&](const StateEntry& entry) { return entry.unit == unit; });
 }
 
+std::vector<size_t> Model::units_shared_by(size_t unit) const {
+  std::set<size_t> shared;
+  for (const auto& entry : entries_)
+    if (std::find(entry.also_in.begin(), entry.also_in.end(), unit) != entry.also_in.end()) shared.insert(entry.unit);
+  return {shared.begin(), shared.end()};
+}
+
 void Model::wrap_units(const std::function<std::unique_ptr<Unit>(std::unique_ptr<Unit>)>& wrap) {
   for (auto& unit : units_) {
     unit = wrap(std::move(unit));
@@ -67,7 +83,8 @@ void Model::wrap_units(const std::function<std::unique_ptr<Unit>(std::unique_ptr
 }
 
 void Model::set_operations(Operations operations) {
-  TRAINOPT_CHECK(operations.convolution && operations.batch_norm && operations.head && operations.attention);
+  TRAINOPT_CHECK(operations.convolution && operations.batch_norm && operations.head && operations.attention &&
+                 operations.layer_norm && operations.gelu && operations.language_head);
   *operations_ = std::move(operations);
 }
 
@@ -79,8 +96,16 @@ void Model::to_memory_format(at::MemoryFormat format) {
       entry.tensor.set_data(at::empty_like(entry.tensor, entry.tensor.options(), format).copy_(entry.tensor));
 }
 
+NamedTensors Model::as_in_files(NamedTensors tensors) const {
+  for (const auto& entry : entries_)
+    if (entry.transposed_in_files)
+      for (auto& [name, tensor] : tensors)
+        if (name == entry.name) tensor = tensor.detach().t().contiguous();
+  return tensors;
+}
+
 void Model::save_weights(const std::filesystem::path& path, const SafetensorsMetadata& metadata) const {
-  save_tensors(path, state(), metadata);
+  save_tensors(path, as_in_files(state()), metadata);
 }
 
 int64_t Model::parameter_count() const {
@@ -101,13 +126,16 @@ LayerCounts Model::layer_counts() const {
 
 Model make_model(const ModelConfig& config, const InputShape& input, at::Device device, uint64_t seed) {
   Builder builder(device, seed);
+  SampleShape sample{input.channels, input.height, input.width};
   if (config.name == ModelKind::mlp)
-    build_mlp(builder, config, input.channels * input.height * input.width);
+    build_mlp(builder, config, c10::multiply_integers(sample));
   else if (is_resnet(config.name))
     build_resnet(builder, config, input.channels);
+  else if (is_language_model(config.name))
+    build_gpt2(builder, config), sample = {input.tokens};
   else
     build_vit(builder, config, input);
-  Model model(std::move(builder), {input.channels, input.height, input.width});
+  Model model(std::move(builder), sample);
   if (config.weights && !device.is_meta()) model.load_weights(*config.weights, config.replace_head);
   return model;
 }

@@ -1,4 +1,4 @@
-// A network: an ordered list of named units, and all parameters and buffers under torchvision's names.
+// A network: an ordered list of named units, and all parameters and buffers under the names of its usual files.
 #pragma once
 
 #include "model/builder.h"
@@ -35,12 +35,16 @@ class Model {
   NamedTensors buffers() const;
   NamedTensors state() const;  ///< both, as a checkpoint holds them
 
+  std::vector<ParameterKind> parameter_kinds() const;  ///< one for each of parameters()
+
   /// For each of parameters(), the handle in which to store a 16-bit copy of it; null if no layer would use one.
   std::vector<WeightCopy> weight_copies() const;
 
   const std::vector<std::unique_ptr<Unit>>& units() const { return units_; }
   /// Parameters and buffers of one unit; wrapping does not change them.
   NamedTensors unit_state(size_t unit) const;
+  /// The units whose parameters this unit computes with besides its own (tied weights), each once.
+  std::vector<size_t> units_shared_by(size_t unit) const;
   /// Replaces each unit by what `wrap` returns for it.
   void wrap_units(const std::function<std::unique_ptr<Unit>(std::unique_ptr<Unit>)>& wrap);
 
@@ -55,6 +59,8 @@ class Model {
   /// then stays unchanged. If `keeps_head`, the last unit keeps its values, and the file may have any or none for it.
   /// Throws UserError(checkpoint) with the first ten differences.
   void load_weights(const std::filesystem::path& path, bool keeps_head = false);
+  /// Parameters or buffers of this model as its files hold them.
+  NamedTensors as_in_files(NamedTensors tensors) const;
   void save_weights(const std::filesystem::path& path, const SafetensorsMetadata& metadata = {}) const;
 
   at::Device device() const { return device_; }
@@ -70,6 +76,7 @@ class Model {
   at::Device device_;
   std::vector<StateEntry> entries_;
   std::vector<std::unique_ptr<Unit>> units_;
+  AdaptFile adapt_file_;
   std::shared_ptr<Operations> operations_;  ///< shared with the units
   double flops_per_sample_ = 0;
   SampleShape output_shape_;

@@ -5,7 +5,10 @@
 #include "model/attention_operations.h"
 #include "model/batch_norm_operations.h"
 #include "model/convolution_operations.h"
+#include "model/gelu_operations.h"
 #include "model/head_operations.h"
+#include "model/language_head_operations.h"
+#include "model/layer_norm_operations.h"
 
 #include <memory>
 
@@ -17,6 +20,9 @@ struct Operations {
   std::shared_ptr<const BatchNormOperations> batch_norm = std::make_shared<PlainBatchNormOperations>();
   std::shared_ptr<const HeadOperations> head = std::make_shared<PlainHeadOperations>();
   std::shared_ptr<const AttentionOperations> attention = std::make_shared<PlainAttentionOperations>();
+  std::shared_ptr<const LayerNormOperations> layer_norm = std::make_shared<PlainLayerNormOperations>();
+  std::shared_ptr<const GeluOperations> gelu = std::make_shared<PlainGeluOperations>();
+  std::shared_ptr<const LanguageHeadOperations> language_head = std::make_shared<PlainLanguageHeadOperations>();
 };
 
 }  // namespace trainopt

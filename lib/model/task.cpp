@@ -34,4 +34,16 @@ at::Tensor ClassificationTask::correct(const at::Tensor& outputs, const at::Tens
   return at::stack({hits.select(1, 0).sum(), hits.sum()});
 }
 
+TaskOutput LanguageModelTask::loss(Model& model, const at::Tensor& input, const at::Tensor& target,
+                                   const ForwardContext& context) const {
+  ForwardContext with_target = context;
+  with_target.target = target;
+  return {model.forward(input, with_target), {}};
+}
+
+TaskOutput LanguageModelTask::evaluation_loss(Model& model, const at::Tensor& input, const at::Tensor& target,
+                                              const ForwardContext& context) const {
+  return loss(model, input, target, context);
+}
+
 }  // namespace trainopt

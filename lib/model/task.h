@@ -6,8 +6,8 @@
 namespace trainopt {
 
 struct TaskOutput {
-  at::Tensor loss;     ///< 0-dim float32: the mean over the batch's samples
-  at::Tensor outputs;  ///< of the model
+  at::Tensor loss;     ///< 0-dim float32: the mean over the batch's samples, or over the tokens to predict
+  at::Tensor outputs;  ///< of the model; undefined if the task does not compute them
 };
 
 class Task {
@@ -19,7 +19,8 @@ class Task {
   /// The same for evaluation, without regularisation of the loss (label smoothing).
   virtual TaskOutput evaluation_loss(Model& model, const at::Tensor& input, const at::Tensor& target,
                                      const ForwardContext& context) const = 0;
-  /// Number of samples correct in top-1 and in top-5: int64 [2], on the device of `outputs`.
+  /// Number of samples correct in top-1 and in top-5: int64 [2], on the device of `outputs`; undefined if the task does
+  /// not count them.
   virtual at::Tensor correct(const at::Tensor& outputs, const at::Tensor& target) const = 0;
 };
 
@@ -35,6 +36,17 @@ class ClassificationTask : public Task {
 
  private:
   double label_smoothing_;
+};
+
+/// Predicts each token's successor: softmax cross-entropy. `input` and `target`: int64 [batch, tokens]; targets that
+/// are kIgnoredTarget have no loss, and there must be others.
+class LanguageModelTask : public Task {
+ public:
+  TaskOutput loss(Model& model, const at::Tensor& input, const at::Tensor& target,
+                  const ForwardContext& context) const override;
+  TaskOutput evaluation_loss(Model& model, const at::Tensor& input, const at::Tensor& target,
+                             const ForwardContext& context) const override;
+  at::Tensor correct(const at::Tensor&, const at::Tensor&) const override { return {}; }
 };
 
 }  // namespace trainopt

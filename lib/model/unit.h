@@ -17,6 +17,9 @@ struct ForwardContext {
   bool training = false;
   /// On the model's device; dropout draws from it. None: the device's default generator.
   std::optional<at::Generator> generator = std::nullopt;
+  /// int64 batch × tokens: the last unit of a language model then returns their loss (LanguageHeadOperations) instead
+  /// of the logits, so that these need not exist as a whole. Undefined: it returns the logits.
+  at::Tensor target = {};
 };
 
 /// Sizes of one sample, without the batch dimension.

@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "device/tensor.h"
 #include "model/dropout.h"
+#include "model/self_attention.h"
 
 #include <cmath>
 
@@ -23,14 +24,15 @@ Size size_of(const ModelConfig& config) {
 class PatchEmbedding : public Unit {
  public:
   PatchEmbedding(Builder& builder, const Size& size, const InputShape& input, double dropout_rate)
-      : class_token_(builder.parameter("class_token", {1, 1, size.width}, InitialValues::constant(0))),
+      : class_token_(
+            builder.parameter("class_token", {1, 1, size.width}, InitialValues::constant(0), ParameterKind::embedding)),
         conv_proj_(builder, "conv_proj", {input.channels, size.width, size.patch, size.patch},
                    InitialValues::truncated_normal(
                        1 / std::sqrt(static_cast<double>(input.channels * size.patch * size.patch)))),
         bias_(builder.parameter("conv_proj.bias", {size.width}, InitialValues::constant(0))),
         positions_(builder.parameter("encoder.pos_embedding",
                                      {1, (input.height / size.patch) * (input.width / size.patch) + 1, size.width},
-                                     InitialValues::normal(0.02))),
+                                     InitialValues::normal(0.02), ParameterKind::embedding)),
         dropout_rate_(dropout_rate) {}
 
   std::string name() const override { return "patch_embedding"; }
@@ -52,54 +54,35 @@ class PatchEmbedding : public Unit {
   double dropout_rate_;
 };
 
-/// torch.nn.MultiheadAttention of a sequence with itself.
-class SelfAttention {
- public:
-  SelfAttention(Builder& builder, const std::string& name, int64_t width, int64_t heads)
-      : heads_(heads),
-        in_proj_(builder, name + ".in_proj_", width, 3 * width,
-                 {InitialValues::xavier_uniform(width, 3 * width), InitialValues::constant(0)}),
-        out_proj_(builder, name + ".out_proj.", width, width,
-                  {InitialValues::torch_linear(width), InitialValues::constant(0)}),
-        operations_(builder.operations()) {}
-
-  at::Tensor forward(const at::Tensor& input) const {
-    const std::vector<at::Tensor> parts = in_proj_.forward(input).split(input.size(2), 2);
-    const auto by_head = [&](const at::Tensor& part) { return part.unflatten(2, {heads_, -1}).transpose(1, 2); };
-    const at::Tensor attended =
-        operations_->attention->attention(by_head(parts[0]), by_head(parts[1]), by_head(parts[2]));
-    return out_proj_.forward(attended.transpose(1, 2).flatten(2));
-  }
-  SampleShape trace(const SampleShape& input, double& flops) const {
-    const auto tokens = static_cast<double>(input[0]), width = static_cast<double>(input[1]);
-    in_proj_.trace(input, flops);
-    flops += 2 * 2 * tokens * tokens * width;  // scores, and the values that they weigh
-    return out_proj_.trace(input, flops);
-  }
-
- private:
-  int64_t heads_;
-  Linear in_proj_, out_proj_;
-  std::shared_ptr<const Operations> operations_;
-};
+/// torch.nn.MultiheadAttention.
+SelfAttention self_attention(Builder& builder, const std::string& name, const Size& size) {
+  Linear in(builder, name + ".in_proj_", size.width, 3 * size.width,
+            {InitialValues::xavier_uniform(size.width, 3 * size.width), InitialValues::constant(0)});
+  Linear out(builder, name + ".out_proj.", size.width, size.width,
+             {InitialValues::torch_linear(size.width), InitialValues::constant(0)});
+  return {builder, std::move(in), std::move(out), size.heads, {}};
+}
 
 class EncoderBlock : public Unit {
  public:
   EncoderBlock(Builder& builder, std::string name, const Size& size, double dropout_rate)
       : name_(std::move(name)),
         ln_1_(builder, name_ + ".ln_1", size.width, kEpsilon),
-        self_attention_(builder, name_ + ".self_attention", size.width, size.heads),
+        self_attention_(self_attention(builder, name_ + ".self_attention", size)),
         ln_2_(builder, name_ + ".ln_2", size.width, kEpsilon),
         mlp_0_(builder, name_ + ".mlp.0.", size.width, 4 * size.width, mlp_values(size.width)),
         mlp_3_(builder, name_ + ".mlp.3.", 4 * size.width, size.width, mlp_values(size.width)),
-        dropout_rate_(dropout_rate) {}
+        dropout_rate_(dropout_rate),
+        operations_(builder.operations()) {}
 
   std::string name() const override { return name_; }
   at::Tensor forward(const at::Tensor& input, const ForwardContext& context) override {
     const auto dropped = [&](const at::Tensor& values) { return dropout(values, dropout_rate_, context); };
-    const at::Tensor attended = input + dropped(self_attention_.forward(ln_1_.forward(input)));
-    const at::Tensor hidden = dropped(at::gelu(mlp_0_.forward(ln_2_.forward(attended))));
-    return attended + dropped(mlp_3_.forward(hidden));
+    const at::Tensor normalised = operations_->layer_norm->layer_norm(input, ln_1_);
+    const auto attended =
+        operations_->layer_norm->add_layer_norm(input, dropped(self_attention_.forward(normalised, context)), ln_2_);
+    const at::Tensor hidden = dropped(operations_->gelu->linear_gelu(attended.normalised, mlp_0_, GeluForm::exact));
+    return attended.sum + dropped(mlp_3_.forward(hidden));
   }
   SampleShape trace(const SampleShape& input, double& flops) const override {
     return mlp_3_.trace(mlp_0_.trace(self_attention_.trace(input, flops), flops), flops);
@@ -116,20 +99,23 @@ class EncoderBlock : public Unit {
   LayerNorm ln_2_;
   Linear mlp_0_, mlp_3_;
   double dropout_rate_;
+  std::shared_ptr<const Operations> operations_;
 };
 
 /// The class token, normalised. torchvision normalises all tokens and then drops the others.
 class ClassToken : public Unit {
  public:
-  ClassToken(Builder& builder, int64_t width) : ln_(builder, "encoder.ln", width, kEpsilon) {}
+  ClassToken(Builder& builder, int64_t width)
+      : ln_(builder, "encoder.ln", width, kEpsilon), operations_(builder.operations()) {}
   std::string name() const override { return "encoder.ln"; }
   at::Tensor forward(const at::Tensor& input, const ForwardContext&) override {
-    return ln_.forward(input.select(1, 0));
+    return operations_->layer_norm->layer_norm(input.select(1, 0), ln_);
   }
   SampleShape trace(const SampleShape& input, double&) const override { return {input[1]}; }
 
  private:
   LayerNorm ln_;
+  std::shared_ptr<const Operations> operations_;
 };
 
 class ClassHead : public Unit {

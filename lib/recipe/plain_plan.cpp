@@ -91,15 +91,13 @@ std::optional<int64_t> planned_steps(const TrainConfig& train, int64_t steps_per
   return train.max_steps ? std::min(*train.max_steps, of_epochs) : of_epochs;
 }
 
-ModelPlan model_plan(const Recipe& recipe, const InputShape& input) {
+Model without_values(ModelConfig config, const InputShape& input) {
+  config.weights.reset();
+  return make_model(config, input, at::kMeta, 0);
+}
+
+ModelPlan model_plan(const Recipe& recipe, const InputShape& input, const Model& shapes) {
   ModelPlan plan{.config = recipe.model, .input = input};
-  const Model shapes = make_model(
-      [&] {
-        ModelConfig config = recipe.model;
-        config.weights.reset();
-        return config;
-      }(),
-      input, at::kMeta, 0);
   plan.parameters = shapes.parameter_count();
   plan.flops_per_sample = shapes.flops_per_sample();
   plan.layers = shapes.layer_counts();
@@ -165,7 +163,9 @@ Plan plain_plan(const Recipe& recipe, const Machine& machine, const RankPosition
   if (plan.data.dataset) check_classes(*plan.data.dataset, recipe.model.num_classes);
 
   require_samples_for_all(plan.data.schedule());
-  plan.model = model_plan(recipe, plan.data.image());
+  const Model shapes = without_values(recipe.model, plan.data.image());
+  plan.model = model_plan(recipe, plan.data.image(), shapes);
+  plan.without_decay = without_decay(recipe.optimizer, shapes);
   plan.evaluation = evaluation_plan(recipe, plan.data);
 
   plan.train = recipe.train;
@@ -178,6 +178,10 @@ Plan plain_plan(const Recipe& recipe, const Machine& machine, const RankPosition
   plan.telemetry = recipe.telemetry;
   plan.bench = recipe.bench;
   plan.backend.deterministic = recipe.deterministic;
+  if (has_attention(recipe.model.name)) plan.backend.attention = AttentionKernel::math;
+  if (is_language_model(recipe.model.name))
+    plan.task = Slot<Task>("task", "language model: cross entropy of the next token",
+                           [](const BuildContext&) { return std::make_unique<LanguageModelTask>(); });
   plan.process.num_threads = static_cast<int>(recipe.num_threads.value_or(machine.cores));
   plan.process.deterministic = recipe.deterministic;
   return plan;

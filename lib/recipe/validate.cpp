@@ -134,13 +134,22 @@ void check_model(const Recipe& recipe, const std::set<std::string>& changed, Pro
                         fmt::format("the width must be a multiple of the heads: {}, {}", width, heads)});
   if (model.size && (model.layers || model.heads || model.width))
     problems.push_back({"model.size", "already determines layers, heads and width; remove it or them"});
-  if (model.replace_head && !model.weights)
+  if (model.replace_head && is_language_model(model.name))
+    problems.push_back({"model.replace_head",
+                        fmt::format("{} predicts with its embedding and has no head of its own; remove it", name)});
+  else if (model.replace_head && !model.weights)
     problems.push_back({"model.replace_head", "needs model.weights; without them every layer starts anew"});
 }
 
 void check_training(const Recipe& recipe, const std::set<std::string>& changed, Problems& problems) {
   if (const auto* sgd = std::get_if<SgdConfig>(&recipe.optimizer); sgd && sgd->nesterov && sgd->momentum == 0)
     problems.push_back({"optimizer.nesterov", "needs optimizer.momentum above 0"});
+  if (std::visit([](const auto& c) { return !c.no_decay.empty() && c.weight_decay == 0; }, recipe.optimizer))
+    problems.push_back({"optimizer.no_decay", "needs optimizer.weight_decay above 0"});
+  if (is_language_model(recipe.model.name) && recipe.train.label_smoothing > 0)
+    problems.push_back(
+        {"train.label_smoothing", fmt::format("only classification has this, and {} predicts tokens; remove this key",
+                                              word_of(recipe.model.name))});
   const auto& schedule = recipe.scheduler;
   const bool open_end = recipe.train.max_time && !recipe.train.max_steps && !recipe.train.epochs;
   if (schedule.name != ScheduleKind::constant && !schedule.total_steps && open_end)

@@ -1,5 +1,5 @@
-// Loss and accuracy on held-out data: no gradients, running batch-norm statistics, the training precision, no label
-// smoothing.
+// Loss and accuracy on held-out data: no gradients, running batch-norm statistics, no dropout, the training precision,
+// no label smoothing.
 #pragma once
 
 #include "base/json.h"
@@ -20,8 +20,9 @@ class Precision;
 struct Plan;
 
 struct EvaluationResult {
-  double loss = 0;  ///< mean over all samples
-  double top1_pct = 0, top5_pct = 0;
+  double loss = 0;                           ///< mean over all samples, or over all tokens to predict
+  std::optional<double> top1_pct, top5_pct;  ///< of a classifier
+  std::optional<double> perplexity;          ///< of a language model: e to the loss
   int64_t samples = 0;
   double wall_s = 0;
 };

@@ -14,6 +14,12 @@ Plan::Plan(Machine machine_, at::Device device_, OptimizerConfig optimizer_confi
            [](const BuildContext&) { return std::make_unique<PlainHeadOperations>(); }),
       attention("attention", "libtorch's choice",
                 [](const BuildContext&) { return std::make_unique<PlainAttentionOperations>(); }),
+      layer_norm("layer norm", "libtorch's",
+                 [](const BuildContext&) { return std::make_unique<PlainLayerNormOperations>(); }),
+      gelu("GELU", "libtorch's, after the linear layer",
+           [](const BuildContext&) { return std::make_unique<PlainGeluOperations>(); }),
+      language_head("language head", "all logits, then their cross entropy",
+                    [](const BuildContext&) { return std::make_unique<PlainLanguageHeadOperations>(); }),
       task("task", "classification: cross entropy",
            [](const BuildContext& context) {
              return std::make_unique<ClassificationTask>(context.plan.train.label_smoothing);
@@ -25,7 +31,8 @@ Plan::Plan(Machine machine_, at::Device device_, OptimizerConfig optimizer_confi
                  }),
       optimizer("optimizer", describe_optimizer(optimizer_config) + ", one parameter after another",
                 [](const BuildContext& context) {
-                  return make_loop_optimizer(context.plan.optimizer_config, *context.parameters);
+                  return make_loop_optimizer(context.plan.optimizer_config, *context.parameters,
+                                             context.plan.without_decay);
                 }),
       runner("runner", "eager", [](const BuildContext&) { return std::make_unique<EagerRunner>(); }),
       average("average", "none", [](const BuildContext&) { return std::make_unique<NoAverage>(); }),
@@ -35,7 +42,10 @@ Operations Plan::build_operations(const BuildContext& context) const {
   return {.convolution = convolution.build(context),
           .batch_norm = batch_norm.build(context),
           .head = head.build(context),
-          .attention = attention.build(context)};
+          .attention = attention.build(context),
+          .layer_norm = layer_norm.build(context),
+          .gelu = gelu.build(context),
+          .language_head = language_head.build(context)};
 }
 
 std::unique_ptr<Model> Plan::build_model(bool is_resumed) const {

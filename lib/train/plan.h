@@ -77,6 +77,7 @@ struct Plan {
   TensorFormat tensor_format;  ///< of model, training and evaluation
   TrainConfig train;
   OptimizerConfig optimizer_config;
+  std::set<std::string> without_decay;  ///< names of the parameters to which weight decay does not apply
   SchedulerConfig scheduler;
   std::optional<int64_t> steps;  ///< of this run, unless something ends it sooner; null: limited only by time
   int64_t schedule_steps = 0;    ///< step at which linear and cosine reach 0
@@ -110,6 +111,9 @@ struct Plan {
   Slot<BatchNormOperations> batch_norm;
   Slot<HeadOperations> head;
   Slot<AttentionOperations> attention;
+  Slot<LayerNormOperations> layer_norm;
+  Slot<GeluOperations> gelu;
+  Slot<LanguageHeadOperations> language_head;
   /// Builds the operations for the model.
   Operations build_operations(const BuildContext& context) const;
 

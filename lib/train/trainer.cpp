@@ -16,7 +16,7 @@ namespace trainopt {
 struct Trainer::MicroBatchResults {
   PendingRecord record;
   std::shared_ptr<EventSpan> device_time;
-  int64_t samples = 0;
+  int64_t samples = 0, tokens = 0;
 };
 
 void Trainer::run() {
@@ -87,6 +87,7 @@ void Trainer::take_step() {
   results->record.set(Metric::learning_rate, learning_rate);
   results->record.set(profiling);
   results->record.set_position(step, outcome_.samples, results->samples, plan_.data.samples());
+  results->record.set_tokens(results->tokens);
   after_step(std::move(results->record), observed.get());
 }
 
@@ -110,6 +111,7 @@ std::optional<Trainer::MicroBatchResults> Trainer::run_micro_batches(int64_t ste
         results.record.add(Metric::loss, runner_->micro_step(body_, micro));
       }
       results.samples = batch.step_items;
+      results.tokens = batch.step_tokens;
       last = batch.is_last;
     }
   } catch (const std::exception& error) {  // named recovery: out of memory

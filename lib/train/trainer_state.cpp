@@ -66,7 +66,7 @@ NamedTensors Trainer::weights() const {
   NamedTensors state = model_->state();
   for (auto& [name, tensor] : state)
     if (const auto parameter = found.find(name); parameter != found.end()) tensor = parameter->second;
-  return state;
+  return model_->as_in_files(std::move(state));
 }
 
 void Trainer::save(ArchiveWriter& archive) const {

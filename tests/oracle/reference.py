@@ -1,4 +1,4 @@
-"""Runs the same recipe in plain Python PyTorch and torchvision."""
+"""Runs the same recipe in plain Python PyTorch with torchvision's and Hugging Face's models."""
 
 import contextlib
 import math
@@ -11,6 +11,9 @@ from torch import nn
 from torch.nn import functional
 
 from support import Step
+
+
+IGNORED = -100  # the target of padding
 
 
 class Mlp(nn.Module):
@@ -26,6 +29,43 @@ class Mlp(nn.Module):
         return self.layers[-1](x)
 
 
+class Gpt2(nn.Module):
+    """Hugging Face's GPT-2, from tokens to logits."""
+
+    def __init__(self, model: dict):
+        super().__init__()
+        import transformers  # takes seconds, so only where it is used
+
+        self.language_model = transformers.GPT2LMHeadModel(
+            transformers.GPT2Config(
+                n_layer=model["layers"],
+                n_head=model["heads"],
+                n_embd=model["width"],
+                n_positions=model["context"],
+                vocab_size=model["vocabulary"],
+                resid_pdrop=0.0,
+                embd_pdrop=0.0,
+                attn_pdrop=0.0,
+            )
+        )
+
+    def forward(self, tokens):
+        return self.language_model(tokens, use_cache=False).logits
+
+    def state_dict(self, *arguments, **options):
+        """As in Hugging Face's files: without the last layer, whose weight is the embedding's."""
+        tensors = self.language_model.state_dict(*arguments, **options)
+        return {name: tensor for name, tensor in tensors.items() if name != "lm_head.weight"}
+
+    def load_state_dict(self, tensors, **options):
+        self.language_model.load_state_dict(tensors, strict=False)
+        missing = self.state_dict().keys() ^ tensors.keys()
+        assert not missing, missing
+
+    def named_parameters(self, *arguments, **options):
+        return self.language_model.named_parameters(*arguments, **options)
+
+
 VITS = {
     "vit_s_16": {"patch": 16, "layers": 12, "heads": 6, "width": 384},
     "vit_b_16": {"patch": 16, "layers": 12, "heads": 12, "width": 768},
@@ -36,6 +76,8 @@ def build_model(model: dict) -> nn.Module:
     """`input_side` is not a recipe key; it is the image side of an MLP's or a ViT's input, 32 by default."""
     if model["name"] == "mlp":
         return Mlp(3 * model.get("input_side", 32) ** 2, model["hidden"], model["num_classes"])
+    if model["name"] == "gpt2":
+        return Gpt2(model)
     if model["name"].startswith("vit"):
         size = VITS.get(model["name"], model)
         return torchvision.models.VisionTransformer(
@@ -159,8 +201,10 @@ def run(recipe: dict, steps: list[Step]) -> Trace:
         ):
             with autocast:
                 output = network(input)
-                loss = functional.cross_entropy(output, target, label_smoothing=train.get("label_smoothing", 0.0))
-            share = loss.float() * (len(target) / len(step.target))
+                loss = functional.cross_entropy(
+                    output.flatten(0, -2), target.flatten(), label_smoothing=train.get("label_smoothing", 0.0)
+                )
+            share = loss.float() * ((target != IGNORED).sum() / (step.target != IGNORED).sum())
             (scaler.scale(share) if scaler else share).backward()
             loss_sum += share.item()
             outputs.append(output.detach().float())

@@ -55,7 +55,10 @@ class ShardedParameters : public ParameterStore {
     context.model->wrap_units([&](std::unique_ptr<Unit> inner) {
       const size_t group = group_of_unit[unit++];
       const bool last = unit == group_of_unit.size() || group_of_unit[unit] != group;
-      return std::make_unique<GatheredUnit>(std::move(inner), *this, group, last);
+      std::vector<size_t> shared;
+      for (const size_t other : context.model->units_shared_by(unit - 1))
+        if (group_of_unit[other] != group) shared.push_back(group_of_unit[other]);
+      return std::make_unique<GatheredUnit>(std::move(inner), *this, group, last, std::move(shared));
     });
   }
 
@@ -161,18 +164,27 @@ class ShardedParameters : public ParameterStore {
     FlatUnit::Range range;
   };
 
-  /// Keeps its group's parameters gathered while its forward and backward run.
+  /// Keeps its group's parameters gathered while its forward and backward run, and so those of the groups whose
+  /// parameters it shares (tied weights). In training these stay gathered until backward has completed their gradients.
   class GatheredUnit : public WrappedUnit {
    public:
-    GatheredUnit(std::unique_ptr<Unit> inner, ShardedParameters& store, size_t group, bool last_of_group)
-        : WrappedUnit(std::move(inner)), store_(store), group_(group), last_of_group_(last_of_group) {}
+    GatheredUnit(std::unique_ptr<Unit> inner, ShardedParameters& store, size_t group, bool last_of_group,
+                 std::vector<size_t> shared)
+        : WrappedUnit(std::move(inner)),
+          store_(store),
+          group_(group),
+          last_of_group_(last_of_group),
+          shared_(std::move(shared)) {}
     at::Tensor forward(const at::Tensor& input, const ForwardContext& context) override {
       store_.use(group_, +1);
+      for (const size_t group : shared_) store_.groups_[group]->unit.use();
       at::Tensor output = inner_->forward(input, context);
       if (store_.strategy_ != ShardingStrategy::zero3) return output;
       before_backward_of(output, [this] { store_.use(group_, -1); });
       const bool backward_follows = context.training && group_ + 1 == store_.groups_.size();
       if (last_of_group_ && !backward_follows) store_.groups_[group_]->unit.release();
+      if (!context.training)
+        for (const size_t group : shared_) store_.groups_[group]->unit.release();
       return output;
     }
 
@@ -180,6 +192,7 @@ class ShardedParameters : public ParameterStore {
     ShardedParameters& store_;
     size_t group_;
     bool last_of_group_;
+    std::vector<size_t> shared_;
   };
 
   /// Returns when the group's parameters are gathered; by then the gather of the next group (in `direction`) has

@@ -90,9 +90,10 @@ class FaultyHead : public PlainHeadOperations {
 class FaultyAttention : public PlainAttentionOperations {
  public:
   explicit FaultyAttention(Fault fault) : fault_(std::move(fault)) {}
-  at::Tensor attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value) const override {
+  at::Tensor attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
+                       const AttentionOptions& options, const ForwardContext& context) const override {
     return PlainAttentionOperations::attention(fault_.on("query", query), fault_.on("key", key),
-                                               fault_.on("value", value));
+                                               fault_.on("value", value), options, context);
   }
 
  private:

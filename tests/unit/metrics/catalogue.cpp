@@ -24,6 +24,7 @@ TEST_CASE("the record has the documented names in the documented order") {
                                             "backward_ms",
                                             "update_ms",
                                             "samples_per_s",
+                                            "tokens_per_s",
                                             "comm_exposed_ms",
                                             "all_reduce_mib",
                                             "reduce_scatter_mib",

@@ -141,9 +141,11 @@ TEST_CASE("a vit's dropout draws from the given generator and is off in evaluati
 TEST_CASE("a vit calls the attention of the slot") {
   struct Counting : PlainAttentionOperations {
     mutable std::vector<std::vector<int64_t>> shapes;
-    at::Tensor attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value) const override {
+    at::Tensor attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
+                         const AttentionOptions& options, const ForwardContext& context) const override {
       shapes.push_back(query.sizes().vec());
-      return PlainAttentionOperations::attention(query, key, value);
+      CHECK_FALSE(options.causal);
+      return PlainAttentionOperations::attention(query, key, value, options, context);
     }
   };
   Model model = make_model(kSmall, kImage, at::kCPU, 0);
@@ -155,12 +157,16 @@ TEST_CASE("a vit calls the attention of the slot") {
 }
 
 TEST_CASE("plain attention is the softmax of scaled products, in values and gradients") {
+  const bool causal = GENERATE(false, true);
   const auto input = [](int64_t tokens, uint64_t seed) {
     return at::randn({2, 3, tokens, 8}, generator(seed), at::kDouble).requires_grad_(true);
   };
-  const at::Tensor query = input(5, 1), key = input(7, 2), value = input(7, 3);
-  const at::Tensor got = PlainAttentionOperations().attention(query, key, value);
-  const at::Tensor wanted = at::matmul(at::matmul(query, key.transpose(2, 3)).div(std::sqrt(8.0)).softmax(3), value);
+  const int64_t keys = causal ? 5 : 7;
+  const at::Tensor query = input(5, 1), key = input(keys, 2), value = input(keys, 3);
+  const at::Tensor got = PlainAttentionOperations().attention(query, key, value, {.causal = causal}, {});
+  at::Tensor scores = at::matmul(query, key.transpose(2, 3)).div(std::sqrt(8.0));
+  if (causal) scores = scores + at::full({5, 5}, -1e300, at::kDouble).triu(1);
+  const at::Tensor wanted = at::matmul(scores.softmax(3), value);
   CHECK(at::allclose(got, wanted, 1e-12, 1e-12));
   const at::Tensor along = at::randn({2, 3, 5, 8}, generator(9), at::kDouble);
   const auto gradients = [&](const at::Tensor& output) {

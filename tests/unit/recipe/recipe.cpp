@@ -64,7 +64,8 @@ TEST_CASE("another model drops the options that it does not have, as another opt
   CHECK(load_text(mlp, {"model.dropout=0.25"}).recipe.model.dropout == 0.25);
   CHECK_THROWS_WITH(
       load_text(mlp, {"model.name=resnet18", "model.dropout=0.25"}),
-      ContainsSubstring("model.dropout: resnet18 does not have this, only mlp, vit, vit_s_16, vit_b_16; remove it"));
+      ContainsSubstring(
+          "model.dropout: resnet18 does not have this, only mlp, vit, vit_s_16, vit_b_16, gpt2; remove it"));
 }
 
 TEST_CASE("a vit drops the options of other models, and they its") {
