@@ -88,7 +88,8 @@ DataIdentity identity_from(const Json& json) {
           .content = json.at("content").get<std::string>()};
 }
 
-InputShape DataPlan::image() const {
+InputShape DataPlan::input_shape() const {
+  if (is_text()) return {.channels = 0, .height = 0, .width = 0, .tokens = context};
   const ImageSize size = image_size();
   return {3, size.height, size.width};
 }
