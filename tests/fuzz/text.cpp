@@ -51,9 +51,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const int64_t tokens = read_tokens(rest.substr(of_ends), bits);
     const std::vector<int64_t> ends = document_ends(rest.substr(0, of_ends), tokens, "input");
     FUZZ_CHECK(ends.size() * sizeof(int64_t) == of_ends && ends.back() == tokens && ends.front() >= kMinDocumentTokens);
-    FUZZ_CHECK(std::adjacent_find(ends.begin(), ends.end(), [](int64_t a, int64_t b) {
-                 return b - a < kMinDocumentTokens;
-               }) == ends.end());
+    FUZZ_CHECK(std::adjacent_find(ends.begin(), ends.end(),
+                                  [](int64_t a, int64_t b) { return b - a < kMinDocumentTokens; }) == ends.end());
   });
   return 0;
 }
