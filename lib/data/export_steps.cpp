@@ -31,7 +31,7 @@ void export_steps(BatchSource& batches, int64_t steps, const std::filesystem::pa
     for (bool last = false; !last;) {
       const Batch batch = batches.next();
       // Copied, because on the CPU the batch is the loader's memory.
-      const auto type = batch.tokens > 0 ? at::kLong : at::kFloat;
+      const auto type = batch.step_tokens > 0 ? at::kLong : at::kFloat;
       input.push_back(batch.input.to(at::kCPU, type, /*non_blocking=*/false, /*copy=*/true).contiguous());
       target.push_back(batch.target.to(at::kCPU, at::kLong, false, true));
       sample_id.push_back(at::tensor(batch.sample_ids, at::kLong));

@@ -56,12 +56,12 @@ Fact model_fact(const ModelPlan& model) {
 
 Fact text_fact(const DataPlan& data) {
   const auto name = word_of(data.kind);
-  std::string words = fmt::format("{}, {} of {}{}", name, counted(data.samples(), "sample"),
-                                  data.kind == DatasetKind::documents ? "up to " : "", counted(data.context, "token"));
-  if (const auto text = data.text()) words += ", " + text->summary();
-  if (data.kind == DatasetKind::documents)
-    words += fmt::format(", the longest with {}; padding: {}", counted(data.text()->longest(), "target"),
-                         word_of(data.padding));
+  const auto text = data.text();
+  const bool differ = text && !text->uniform_tokens();
+  std::string words = fmt::format("{}, {} of {}{}", name, counted(data.samples(), "sample"), differ ? "up to " : "",
+                                  counted(text ? text->longest() : data.context, "token"));
+  if (text) words += ", " + text->summary();
+  if (differ) words += fmt::format(", padding: {}", word_of(data.padding));
   return {"data", words, "data", {{"dataset", name}, {"samples", data.samples()}, {"context", data.context}}};
 }
 

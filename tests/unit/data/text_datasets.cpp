@@ -40,6 +40,21 @@ TEST_CASE("a sample of tokens is a window that begins where the previous one's t
   CHECK_THAT(data_error([&] { open_token_windows(empty.path().string(), {}); }), ContainsSubstring("0 tokens, 1025"));
 }
 
+TEST_CASE("text is evaluated on other text of the same kind, if there is any") {
+  const TemporaryFolder folder;
+  const ModelNeeds model{.context = 4, .vocabulary = 1000};
+  DataConfig data;
+  data.dataset = DatasetKind::documents;
+  data.path = write_documents(folder / "train.bin", {5, 4});
+  const std::string other = write_documents(folder / "val.bin", {3, 7, 9});
+  const auto training = open_training_data(data, model, 0);
+  CHECK(training->size() == 2);
+  CHECK(open_evaluation_data(data, model, std::nullopt, training.get()) == nullptr);
+  CHECK(open_evaluation_data(data, model, other, training.get())->size() == 3);
+  data.dataset = DatasetKind::tokens;
+  CHECK(open_evaluation_data(data, model, other, training.get())->size() == 4);
+}
+
 TEST_CASE("documents in a token file are cut to the context") {
   const TemporaryFolder folder;
   const std::string path = write_documents(folder / "train.bin", {2, 9, 5, 6});
