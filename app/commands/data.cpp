@@ -37,6 +37,7 @@ Json bench_json(const LoaderBenchResult& r) {
   Json json = {{"schema_version", 1},  {"samples_per_s", r.samples_per_s},
                {"batches", r.batches}, {"samples", r.samples},
                {"seconds", r.seconds}, {"wait_pct", r.wait_pct}};
+  if (r.tokens > 0) json["tokens_per_s"] = r.tokens_per_s, json["tokens"] = r.tokens;
   const Json shares = to_json(r.shares.value_or(LoaderShares()));
   for (const auto& [name, share] : shares.items()) json[name] = r.shares ? share : Json();
   json["ready_batches"] = r.ready_batches;
@@ -76,7 +77,8 @@ Command add_data_bench(CLI::App& data) {
     if (*json) {
       print_json(bench_json(result));
     } else {
-      std::printf("%.0f samples/s over %.1f s (%s)\n", result.samples_per_s, result.seconds,
+      const std::string tokens = result.tokens > 0 ? fmt::format(", {:.0f} tokens/s", result.tokens_per_s) : "";
+      std::printf("%.0f samples/s%s over %.1f s (%s)\n", result.samples_per_s, tokens.c_str(), result.seconds,
                   counted(result.batches, "batch", "es").c_str());
       if (result.shares)
         std::printf("%s; %ld buffers of %s\n", shares_text(*result.shares).c_str(), result.slots,

@@ -24,6 +24,8 @@ constexpr std::array kDrawsFollowFrom = {"seed",
                                          "data.drop_last",
                                          "data.decode",
                                          "data.transforms",
+                                         "data.token_bits",
+                                         "data.padding",
                                          "train.gradient_accumulation_steps"};
 
 const Json& at_key(const Json& recipe, std::string key) {

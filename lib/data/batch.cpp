@@ -2,14 +2,18 @@
 
 namespace trainopt {
 
-Batch image_batch(const MicroBatch& where, at::Tensor input, at::Tensor target, std::vector<int64_t> sample_ids) {
+Batch make_batch(const MicroBatch& where, at::Tensor input, at::Tensor target, std::vector<int64_t> sample_ids,
+                 TokenCounts counts) {
   Batch batch;
   batch.input = std::move(input);
   batch.target = std::move(target);
   batch.sample_ids = std::move(sample_ids);
   batch.items = where.items;
   batch.step_items = where.step_items;
-  batch.weight = where.weight();
+  batch.weight = counts.step > 0 ? counts.weight() : where.weight();
+  batch.target_tokens = std::move(counts.of_samples);
+  batch.tokens = counts.here;
+  batch.step_tokens = counts.step;
   batch.is_first = where.is_first();
   batch.is_last = where.is_last;
   batch.epoch = where.epoch;

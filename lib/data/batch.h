@@ -2,6 +2,7 @@
 #pragma once
 
 #include "data/schedule.h"
+#include "data/token_counts.h"
 
 #include <ATen/core/Tensor.h>
 
@@ -15,14 +16,19 @@ namespace trainopt {
 struct Batch {
   // Tensors whose first dimension is [items]. A task that needs another one (a mask) adds it here and to kBatchFields.
   // A tensor that the data set does not provide stays undefined.
-  at::Tensor input;   ///< images: [items, 3, h, w] float32, or a 16-bit type (TensorFormat::compute_type)
-  at::Tensor target;  ///< labels: [items] int64
+  at::Tensor input;   ///< images: [items, 3, h, w] float32, or a 16-bit type (TensorFormat::compute_type); text:
+                      ///< [items, tokens] int64, 0 after a document's end
+  at::Tensor target;  ///< labels: [items] int64; text: [items, tokens] int64, kNoTarget after a document's end
   std::vector<int64_t> sample_ids;
-  int64_t items = 0;                    ///< on this rank
-  int64_t step_items = 0;               ///< in the whole step: all micro-batches, all ranks
-  int64_t tokens = 0, step_tokens = 0;  ///< to predict, without padding: of items and step_items; 0 for images
-  double weight = 1;                    ///< items ÷ step_items, or tokens ÷ step_tokens
-  bool is_first = true;                 ///< first micro-batch of its step
+  int64_t items = 0;       ///< samples on this rank
+  int64_t step_items = 0;  ///< in the whole step: all micro-batches, all ranks
+  /// Text: for each sample, how many targets are tokens, not kNoTarget. Empty for images, whose samples all count as
+  /// one.
+  std::vector<int64_t> target_tokens;
+  int64_t tokens = 0;       ///< their sum; 0 for images
+  int64_t step_tokens = 0;  ///< in the whole step, like step_items; 0 for images
+  double weight = 1;        ///< of the batch's mean in the step's: tokens ÷ step_tokens; images: items ÷ step_items
+  bool is_first = true;     ///< first micro-batch of its step
   bool is_last = true;
   int64_t epoch = 0;
   int64_t step = 0;  ///< counted from 0 over all epochs
@@ -32,7 +38,8 @@ struct Batch {
 /// All tensors of a batch, for code that treats them alike (slicing, copying, retaining): `batch.*field`.
 inline constexpr std::array<at::Tensor Batch::*, 2> kBatchFields = {&Batch::input, &Batch::target};
 
-/// A batch of images, labels and sample ids; its position in the run comes from `where`.
-Batch image_batch(const MicroBatch& where, at::Tensor input, at::Tensor target, std::vector<int64_t> sample_ids);
+/// The batch at `where` in the run. `counts`: of text.
+Batch make_batch(const MicroBatch& where, at::Tensor input, at::Tensor target, std::vector<int64_t> sample_ids,
+                 TokenCounts counts = {});
 
 }  // namespace trainopt

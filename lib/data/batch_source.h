@@ -107,8 +107,7 @@ class LoadedBatches : public BatchSource {
 /// for any number of ranks.
 class SyntheticBatches : public BatchSource {
  public:
-  SyntheticBatches(const BatchSchedule& schedule, const SyntheticImages& images, at::MemoryFormat memory_format,
-                   uint64_t seed, c10::Device device, int64_t first_step = 0);
+  SyntheticBatches(const DataSpec& data, at::MemoryFormat memory_format, c10::Device device, int64_t first_step = 0);
 
   Batch next() override;
   BatchSourceStats take_stats() override { return {}; }
@@ -116,6 +115,7 @@ class SyntheticBatches : public BatchSource {
 
  private:
   BatchSchedule schedule_;
+  int64_t context_;
   int64_t sequence_;
   at::Tensor input_, target_;
 };
@@ -138,5 +138,8 @@ std::unique_ptr<Loader> make_loader(const DataSpec& data, const LoaderSettings& 
 /// The source of the batches that `data` describes. Throws UserError.
 std::unique_ptr<BatchSource> make_batches(const DataSpec& data, const LoaderSettings& settings,
                                           const BatchRequest& request = {});
+/// A batch of text of the largest shape that make_batches() can deliver, alone in its step. Every token and target is
+/// 0: it is in no data set.
+Batch largest_batch(const DataSpec& data, c10::Device device);
 
 }  // namespace trainopt

@@ -16,7 +16,7 @@ namespace {
 
 ImageView view_of(const uint8_t* pixels) { return {pixels, kCifarSide, kCifarSide, kCifarSide * 3}; }
 
-class FakeCifar10 : public Dataset {
+class FakeCifar10 : public ImageDataset {
  public:
   FakeCifar10(int64_t size, uint64_t seed)
       : size_(size), seed_(seed), pixel_key_(mix_key(seed, "fake pixels")), label_key_(mix_key(seed, "fake labels")) {
@@ -61,7 +61,7 @@ class FakeCifar10 : public Dataset {
   std::vector<uint8_t> pixels_;
 };
 
-class Cifar10 : public Dataset {
+class Cifar10 : public ImageDataset {
  public:
   explicit Cifar10(const std::vector<std::filesystem::path>& files) {
     for (const auto& file : files) read(file);
@@ -110,7 +110,7 @@ std::vector<std::filesystem::path> existing(const std::filesystem::path& folder,
   return found;
 }
 
-std::shared_ptr<const Dataset> read_either(const std::string& path, const std::vector<std::string>& names) {
+std::shared_ptr<const ImageDataset> read_either(const std::string& path, const std::vector<std::string>& names) {
   if (!std::filesystem::exists(path))
     throw UserError(fmt::format("the data set does not exist (relative paths start at the current folder): {}", path),
                     ExitCode::data);
@@ -128,13 +128,13 @@ const std::vector<std::string> kTraining{"data_batch_1.bin", "data_batch_2.bin",
 
 }  // namespace
 
-std::shared_ptr<const Dataset> make_fake_cifar10(int64_t size, uint64_t seed) {
+std::shared_ptr<const ImageDataset> make_fake_cifar10(int64_t size, uint64_t seed) {
   return std::make_shared<FakeCifar10>(size, seed);
 }
 
-std::shared_ptr<const Dataset> read_cifar10(const std::string& path) { return read_either(path, kTraining); }
+std::shared_ptr<const ImageDataset> read_cifar10(const std::string& path) { return read_either(path, kTraining); }
 
-std::shared_ptr<const Dataset> read_cifar10_test(const std::string& path) {
+std::shared_ptr<const ImageDataset> read_cifar10_test(const std::string& path) {
   const bool has_test = std::filesystem::exists(std::filesystem::path(path) / "test_batch.bin");
   return read_either(path, has_test ? std::vector<std::string>{"test_batch.bin"} : kTraining);
 }

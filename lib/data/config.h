@@ -6,13 +6,24 @@
 
 namespace trainopt {
 
-enum class DatasetKind { fake_cifar10, cifar10, image_folder, synthetic };
+enum class DatasetKind { fake_cifar10, cifar10, image_folder, tokens, documents, synthetic };
 template <>
 struct Choices<DatasetKind> {
   static constexpr std::array all = {Choice<DatasetKind>{"fake_cifar10", DatasetKind::fake_cifar10},
                                      Choice<DatasetKind>{"cifar10", DatasetKind::cifar10},
                                      Choice<DatasetKind>{"image_folder", DatasetKind::image_folder},
+                                     Choice<DatasetKind>{"tokens", DatasetKind::tokens},
+                                     Choice<DatasetKind>{"documents", DatasetKind::documents},
                                      Choice<DatasetKind>{"synthetic", DatasetKind::synthetic}};
+};
+constexpr bool is_text(DatasetKind kind) { return kind == DatasetKind::tokens || kind == DatasetKind::documents; }
+
+/// How wide a batch of documents is, in tokens.
+enum class Padding { longest, max, bucket };
+template <>
+struct Choices<Padding> {
+  static constexpr std::array all = {Choice<Padding>{"longest", Padding::longest}, Choice<Padding>{"max", Padding::max},
+                                     Choice<Padding>{"bucket", Padding::bucket}};
 };
 
 enum class DecodeKind { exact, scaled };
@@ -55,6 +66,9 @@ struct DataConfig {
   DecodeKind decode = DecodeKind::exact;
   CacheKind cache = CacheKind::none;
   std::vector<TransformConfig> transforms;
+  std::optional<int64_t> token_bits;
+  Padding padding = Padding::longest;
+  bool warmup_largest = false;
   OnBadSample on_bad_sample = OnBadSample::error;
   int64_t max_bad_samples = 0;
 };
@@ -62,7 +76,9 @@ struct DataConfig {
 template <class V>
 void describe(V& v, DataConfig& c) {
   v.field("dataset", c.dataset, "Data set to train on.");
-  v.field("path", c.path, "Folder of the data set; required for cifar10 and image_folder.");
+  v.field("path", c.path,
+          "Where the data set is. cifar10, image_folder: its folder. tokens: a file of tokens, or a folder of *.bin "
+          "files. documents: a file of tokens with the documents' ends next to it, or a folder of texts.");
   v.field("size", c.size, "Samples per epoch of fake_cifar10 and synthetic.", in_range(1, 1e12));
   v.field("image_size", c.image_size, "Side length of synthetic images in pixels.", in_range(1, 16384));
   v.field("batch_size", c.batch_size, "Samples per rank and micro-batch.", in_range(1, 1 << 24),
@@ -93,6 +109,14 @@ void describe(V& v, DataConfig& c) {
           "Cache the decoded data set: memory caches image_folder's images on the host; device stores all images as "
           "uint8 on the device and draws batches there, including crops and flips.");
   v.field("transforms", c.transforms, "Transforms applied to each image, in order, as torchvision defines them.");
+  v.field("token_bits", c.token_bits,
+          "tokens, documents: bits of a token in a file without llm.c's header, 16 or 32; null: 16.", in_range(16, 32));
+  v.field("padding", c.padding,
+          "documents: tokens of a batch's rows. longest: of its longest document; max: model.context; bucket: the next "
+          "power of two, at least 16. Padding counts in no loss.");
+  v.field("warmup_largest", c.warmup_largest,
+          "documents: run forward and backward on the largest possible batch before the first step, so that later "
+          "batches find the memory they need.");
   v.field("on_bad_sample", c.on_bad_sample,
           "Handling of an unreadable sample: error ends the run; substitute logs it and uses another sample.");
   v.field("max_bad_samples", c.max_bad_samples, "Number of bad samples that may be substituted before the run ends.",

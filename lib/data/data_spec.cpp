@@ -1,6 +1,7 @@
 #include "data/data_spec.h"
 
 #include "base/error.h"
+#include "data/text/text_dataset.h"
 
 #include <algorithm>
 
@@ -19,19 +20,30 @@ DataIdentity DataSpec::identity() const {
   if (dataset) return dataset->identity();
   return {.kind = std::string(word_of(kind)),
           .samples = synthetic.samples,
-          .classes = synthetic.num_classes,
+          .classes = is_text() ? synthetic.vocabulary : synthetic.num_classes,
           .content = ""};
 }
 
-ImageSize DataSpec::image_size() const {
-  return dataset ? output_size(Pipeline(transforms), *dataset) : ImageSize{synthetic.side, synthetic.side};
+const ImageDataset* DataSpec::images() const { return dynamic_cast<const ImageDataset*>(dataset.get()); }
+
+std::shared_ptr<const TextDataset> DataSpec::text() const {
+  return std::dynamic_pointer_cast<const TextDataset>(dataset);
 }
 
-DataSpec open_data(const DataConfig& data, int64_t num_classes, uint64_t seed) {
+ImageSize DataSpec::image_size() const {
+  TRAINOPT_CHECK(!is_text());
+  return dataset ? output_size(Pipeline(transforms), *images()) : ImageSize{synthetic.side, synthetic.side};
+}
+
+DataSpec open_data(const DataConfig& data, const ModelNeeds& model, uint64_t seed) {
   DataSpec spec;
   spec.kind = data.dataset;
-  spec.dataset = open_training_data(data, seed);
-  spec.synthetic = {.samples = data.size, .side = data.image_size, .num_classes = num_classes};
+  spec.dataset = open_training_data(data, model, seed);
+  spec.synthetic = {
+      .samples = data.size, .side = data.image_size, .num_classes = model.num_classes, .vocabulary = model.vocabulary};
+  spec.context = model.context;
+  spec.padding = data.padding;
+  spec.warmup_largest = data.warmup_largest;
   spec.transforms = data.transforms;
   spec.batch_size = data.batch_size;
   spec.shuffle = data.shuffle;
@@ -41,7 +53,7 @@ DataSpec open_data(const DataConfig& data, int64_t num_classes, uint64_t seed) {
   return spec;
 }
 
-ImageSize output_size(const Pipeline& pipeline, const Dataset& dataset) {
+ImageSize output_size(const Pipeline& pipeline, const ImageDataset& dataset) {
   if (const auto size = pipeline.output_size(dataset.uniform_size())) return *size;
   LoadScratch scratch;
   std::string problem;
@@ -55,6 +67,11 @@ ImageSize output_size(const Pipeline& pipeline, const Dataset& dataset) {
   throw UserError(
       fmt::format("cannot determine the image size because none of the first images can be read: {}", problem),
       ExitCode::data);
+}
+
+int64_t largest_width(const DataSpec& data) {
+  const auto text = data.text();
+  return text ? padded_width(data.padding, text->longest(), data.context) : data.context;
 }
 
 }  // namespace trainopt

@@ -4,6 +4,7 @@
 #include "data/dataset.h"
 #include "data/sample_loader.h"
 #include "data/schedule.h"
+#include "data/token_counts.h"
 
 #include <memory>
 #include <vector>
@@ -12,17 +13,21 @@ namespace trainopt {
 
 class DeviceDataset;
 
-/// Used when there is no data set: square images with random pixels and labels.
-struct SyntheticImages {
+/// Used when there is no data set: square images with random pixels and labels, or random tokens.
+struct SyntheticData {
   int64_t samples = 10000;  ///< per epoch
   int64_t side = 224;       ///< pixels
   int64_t num_classes = 10;
+  int64_t vocabulary = 0;  ///< random tokens are below this
 };
 
 struct DataSpec {
   DatasetKind kind = DatasetKind::fake_cifar10;
   std::shared_ptr<const Dataset> dataset;  ///< null for synthetic
-  SyntheticImages synthetic;               ///< used if `dataset` is null
+  SyntheticData synthetic;                 ///< used if `dataset` is null
+  int64_t context = 0;                     ///< tokens of a sample, at most; 0: the samples are images
+  Padding padding = Padding::longest;      ///< of documents
+  bool warmup_largest = false;             ///< the first step is preceded by a pass over largest_batch()
   std::vector<TransformConfig> transforms;
   int64_t batch_size = 32;  ///< samples of a micro-batch on one rank
   bool shuffle = true;      ///< a new order each epoch; false: index order
@@ -35,20 +40,26 @@ struct DataSpec {
   std::shared_ptr<DeviceDataset> device_dataset;
 
   int64_t samples() const { return dataset ? dataset->size() : synthetic.samples; }  ///< per epoch
+  bool is_text() const { return context > 0; }
+  // The data set if it is of this kind, null if not.
+  const ImageDataset* images() const;
+  std::shared_ptr<const TextDataset> text() const;
   BatchSchedule schedule() const;
   /// Must be unchanged for a run to resume.
   DataIdentity identity() const;
-  /// Size of the images that the model receives. Throws UserError if images would differ in size.
+  /// Size of the images that the model receives. Not for text. Throws UserError if images would differ in size.
   ImageSize image_size() const;
 };
 
-/// Opens the recipe's data set and describes its data for one rank; synthetic images have `num_classes`. Throws
-/// UserError.
-DataSpec open_data(const DataConfig& data, int64_t num_classes, uint64_t seed);
+/// Opens the recipe's data set and describes its data for one rank. Throws UserError.
+DataSpec open_data(const DataConfig& data, const ModelNeeds& model, uint64_t seed);
 
 /// Size of the images of `dataset` after `pipeline`. If sizes may differ and the transforms do not fix them, the first
 /// readable one of the first 100 images determines the size that all must have. Throws UserError(data) if none can be
 /// read.
-ImageSize output_size(const Pipeline& pipeline, const Dataset& dataset);
+ImageSize output_size(const Pipeline& pipeline, const ImageDataset& dataset);
+
+/// Text: the most tokens that a row of a batch can have.
+int64_t largest_width(const DataSpec& data);
 
 }  // namespace trainopt

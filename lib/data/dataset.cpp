@@ -1,6 +1,7 @@
 #include "data/dataset.h"
 
 #include "base/error.h"
+#include "data/text/text_dataset.h"
 
 #include <filesystem>
 
@@ -14,46 +15,63 @@ ImageFolderOptions folder_options(const DataConfig& data) {
   return {.decode = data.decode, .keep_in_memory = data.cache == CacheKind::memory, .classes = std::nullopt};
 }
 
-std::string needed_path(const DataConfig& data, const char* kind) {
-  if (!data.path) throw UserError(fmt::format("data.path must name the folder of {}", kind));
+std::string needed_path(const DataConfig& data) {
+  if (!data.path) throw UserError(fmt::format("data.path must name the data of {}", word_of(data.dataset)));
   return *data.path;
+}
+
+std::shared_ptr<const TextDataset> open_text(const DataConfig& data, const ModelNeeds& model, const std::string& path) {
+  if (model.context == 0)
+    throw UserError(fmt::format("data.dataset: {} is text, which needs a language model", word_of(data.dataset)));
+  const TextOptions options{.context = model.context, .vocabulary = model.vocabulary, .token_bits = data.token_bits};
+  return data.dataset == DatasetKind::tokens ? open_token_windows(path, options) : open_documents(path, options);
 }
 
 }  // namespace
 
-const std::vector<std::string>& Dataset::class_names() const {
+const std::vector<std::string>& ImageDataset::class_names() const {
   static const std::vector<std::string> none;
   return none;
 }
 
-std::shared_ptr<const Dataset> open_training_data(const DataConfig& data, uint64_t seed) {
+void ImageDataset::write(int64_t sample, uint64_t key, const Pipeline& pipeline, const SamplePlace& place,
+                         LoadScratch& scratch) const {
+  load(sample, key, pipeline, place.image, scratch);
+  *place.target = label(sample);
+}
+
+std::shared_ptr<const Dataset> open_training_data(const DataConfig& data, const ModelNeeds& model, uint64_t seed) {
   switch (data.dataset) {
     case DatasetKind::fake_cifar10:
       return make_fake_cifar10(data.size, seed);
     case DatasetKind::cifar10:
-      return read_cifar10(needed_path(data, "cifar10"));
+      return read_cifar10(needed_path(data));
     case DatasetKind::image_folder:
-      return open_image_folder(needed_path(data, "image_folder"), folder_options(data));
+      return open_image_folder(needed_path(data), folder_options(data));
+    case DatasetKind::tokens:
+    case DatasetKind::documents:
+      return open_text(data, model, needed_path(data));
     case DatasetKind::synthetic:
       return nullptr;
   }
   return nullptr;
 }
 
-std::shared_ptr<const Dataset> open_evaluation_data(const DataConfig& data, const std::optional<std::string>& path,
-                                                    const Dataset* training) {
+std::shared_ptr<const Dataset> open_evaluation_data(const DataConfig& data, const ModelNeeds& model,
+                                                    const std::optional<std::string>& path, const Dataset* training) {
   if (data.dataset == DatasetKind::cifar10) {
     if (path) return read_cifar10_test(*path);
-    const auto test = std::filesystem::path(needed_path(data, "cifar10")) / "test_batch.bin";
+    const auto test = std::filesystem::path(needed_path(data)) / "test_batch.bin";
     return std::filesystem::exists(test) ? read_cifar10_test(test.string()) : nullptr;
   }
   if (!path) return nullptr;
+  if (is_text(data.dataset)) return open_text(data, model, *path);
   if (data.dataset != DatasetKind::image_folder)
-    throw UserError(
-        "evaluation.path needs data.dataset to be cifar10 or image_folder; the others have no evaluation data");
-  TRAINOPT_CHECK(training != nullptr);
+    throw UserError("evaluation.path needs data.dataset to be cifar10, image_folder, tokens or documents");
+  const auto* images = dynamic_cast<const ImageDataset*>(training);
+  TRAINOPT_CHECK(images != nullptr);
   auto options = folder_options(data);
-  options.classes = training->class_names();
+  options.classes = images->class_names();
   return open_image_folder(*path, options);
 }
 

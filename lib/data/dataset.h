@@ -1,4 +1,4 @@
-// Data sets: indexed images with labels, each a pure function of its index.
+// Data sets: indexed samples, each a pure function of its index. Images are here, text is in text/.
 #pragma once
 
 #include "data/config.h"
@@ -15,6 +15,15 @@ namespace trainopt {
 struct LoadScratch {
   PipelineScratch image;  ///< its `times` are those of all stages
   std::vector<uint8_t> file;
+  std::vector<int64_t> tokens;
+};
+
+/// A sample's place in a batch.
+struct SamplePlace {
+  Destination image;          ///< of images
+  int64_t* tokens = nullptr;  ///< of text: the row of input tokens
+  int64_t* target = nullptr;  ///< the label; of text: the row of target tokens
+  int64_t width = 0;          ///< of text: tokens of a row
 };
 
 /// Safe to use from many threads.
@@ -22,6 +31,18 @@ class Dataset {
  public:
   virtual ~Dataset() = default;
   virtual int64_t size() const = 0;
+  /// Name for messages: the file, or the record in it.
+  virtual std::string name_of(int64_t sample) const = 0;
+  /// May stat many files (image_folder: up to 10,000), so do not call it every step.
+  virtual DataIdentity identity() const = 0;
+  /// Writes input and target. Images: transformed by `pipeline`; `key` seeds the random transforms. Throws BadSample.
+  virtual void write(int64_t sample, uint64_t key, const Pipeline& pipeline, const SamplePlace& place,
+                     LoadScratch& scratch) const = 0;
+};
+
+/// Images with labels.
+class ImageDataset : public Dataset {
+ public:
   virtual int64_t num_classes() const = 0;
   virtual int64_t label(int64_t sample) const = 0;
   /// Size of every image; nullopt if sizes may differ.
@@ -31,22 +52,20 @@ class Dataset {
   /// Writes the transformed image to `destination`. `key` seeds the random transforms. Throws BadSample.
   virtual void load(int64_t sample, uint64_t key, const Pipeline& pipeline, const Destination& destination,
                     LoadScratch& scratch) const = 0;
-  /// Name for messages: the file, or the record in it.
-  virtual std::string name_of(int64_t sample) const = 0;
-  /// May stat many files (image_folder: up to 10,000), so do not call it every step.
-  virtual DataIdentity identity() const = 0;
   /// Class names in label order; empty if classes have no names.
   virtual const std::vector<std::string>& class_names() const;
+  void write(int64_t sample, uint64_t key, const Pipeline& pipeline, const SamplePlace& place,
+             LoadScratch& scratch) const final;
 };
 
 /// fake_cifar10: random 32×32 images and labels; image i depends only on seed and i.
-std::shared_ptr<const Dataset> make_fake_cifar10(int64_t size, uint64_t seed);
+std::shared_ptr<const ImageDataset> make_fake_cifar10(int64_t size, uint64_t seed);
 
 /// The binary version of CIFAR-10. `path`: a folder with any of data_batch_1.bin … data_batch_5.bin, or one such file.
 /// Throws UserError(data) for a missing folder, a size that is not a multiple of the record size, or a label above 9.
-std::shared_ptr<const Dataset> read_cifar10(const std::string& path);
+std::shared_ptr<const ImageDataset> read_cifar10(const std::string& path);
 /// As read_cifar10(), but reads a folder's test_batch.bin if there is one.
-std::shared_ptr<const Dataset> read_cifar10_test(const std::string& path);
+std::shared_ptr<const ImageDataset> read_cifar10_test(const std::string& path);
 
 struct ImageFolderOptions {
   DecodeKind decode = DecodeKind::exact;
@@ -56,12 +75,19 @@ struct ImageFolderOptions {
 /// image_folder: `path` has a folder for each class with *.jpg, *.jpeg and *.png files (any case). Throws
 /// UserError(data) if there are no classes or no images, a class is not in `classes`, or, without `classes`, a class
 /// has no images.
-std::shared_ptr<const Dataset> open_image_folder(const std::string& path, const ImageFolderOptions& options);
+std::shared_ptr<const ImageDataset> open_image_folder(const std::string& path, const ImageFolderOptions& options);
+
+/// What the data must know of the model.
+struct ModelNeeds {
+  int64_t num_classes = 10;
+  int64_t context = 0;  ///< tokens of a sample; 0: the model takes images
+  int64_t vocabulary = 0;
+};
 
 /// Opens the data set of a recipe; null for `synthetic`, which has none. Throws UserError.
-std::shared_ptr<const Dataset> open_training_data(const DataConfig& data, uint64_t seed);
+std::shared_ptr<const Dataset> open_training_data(const DataConfig& data, const ModelNeeds& model, uint64_t seed);
 /// `path`: evaluation.path. Null if there is no evaluation data. Class labels are those of `training`.
-std::shared_ptr<const Dataset> open_evaluation_data(const DataConfig& data, const std::optional<std::string>& path,
-                                                    const Dataset* training);
+std::shared_ptr<const Dataset> open_evaluation_data(const DataConfig& data, const ModelNeeds& model,
+                                                    const std::optional<std::string>& path, const Dataset* training);
 
 }  // namespace trainopt

@@ -68,8 +68,8 @@ Batch DeviceDatasetBatches::next() {
   const auto bytes = static_cast<int64_t>(placement.nbytes());
   stats_.bytes_delivered += bytes;
   if (!device_.is_cpu()) stats_.bytes_copied += bytes, stats_.pinned_bytes_copied += bytes;
-  Batch batch = image_batch(where, transforms_(images_->images(), placement),
-                            images_->labels().index_select(0, placement[kernels::kImage]), std::move(samples));
+  Batch batch = make_batch(where, transforms_(images_->images(), placement),
+                           images_->labels().index_select(0, placement[kernels::kImage]), std::move(samples));
   stats_.finished_type = batch.input.scalar_type();
   stats_.data_wait_ms += milliseconds_between(begin, Clock::now());
   return batch;

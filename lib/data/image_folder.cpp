@@ -90,7 +90,7 @@ class ImageCache {
   std::atomic<bool> full_{false};
 };
 
-class ImageFolder : public Dataset {
+class ImageFolder : public ImageDataset {
  public:
   ImageFolder(const std::string& path, const ImageFolderOptions& options)
       : root_(path), decode_(options.decode == DecodeKind::scaled ? DecodeSize::reduced : DecodeSize::full) {
@@ -194,7 +194,7 @@ class ImageFolder : public Dataset {
 
 }  // namespace
 
-std::shared_ptr<const Dataset> open_image_folder(const std::string& path, const ImageFolderOptions& options) {
+std::shared_ptr<const ImageDataset> open_image_folder(const std::string& path, const ImageFolderOptions& options) {
   return std::make_shared<ImageFolder>(path, options);
 }
 

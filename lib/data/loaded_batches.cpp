@@ -9,7 +9,8 @@ namespace trainopt {
 namespace {
 
 Batch describe(const HostBatch& host, at::Tensor input, at::Tensor target) {
-  return image_batch(host.where, std::move(input), std::move(target), {host.sample_ids.begin(), host.sample_ids.end()});
+  return make_batch(host.where, std::move(input), std::move(target), {host.sample_ids.begin(), host.sample_ids.end()},
+                    host.counts);
 }
 
 }  // namespace

@@ -25,12 +25,13 @@ int64_t ticket_items(uint64_t tickets) { return static_cast<int64_t>(tickets & (
 }  // namespace
 
 Loader::Loader(std::shared_ptr<SampleLoader> samples, const BatchSchedule& schedule, const LoaderSettings& settings,
-               const BufferFormat& format, const StepRange& steps)
+               const BufferFormat& format, const StepRange& steps, std::optional<TokenCounter> counter)
     : samples_(std::move(samples)),
       schedule_(schedule),
       settings_(settings),
       format_(format),
       end_step_(steps.end),
+      counter_(std::move(counter)),
       slot_bytes_(batch_bytes(format, schedule.shape().batch_size)),
       counters_(static_cast<size_t>(std::max<int64_t>(settings.num_workers, 1))) {
   TRAINOPT_CHECK_EQUAL(schedule.shape().samples, samples_->dataset().size());
@@ -116,8 +117,9 @@ HostBatch Loader::deliver() {
   HostBatch batch;
   batch.where = slot.where;
   batch.sequence = delivered_++;
-  batch.input = slot.memory.input.narrow(0, 0, slot.where.items);
-  batch.target = slot.memory.target.narrow(0, 0, slot.where.items);
+  batch.counts = slot.counts;
+  batch.input = slot.memory.input(slot.where.items, slot.counts.width);
+  batch.target = slot.memory.target(slot.where.items, slot.counts.width);
   batch.sample_ids = std::span<const int64_t>(slot.memory.sample_ids).first(static_cast<size_t>(slot.where.items));
   return batch;
 }
@@ -212,6 +214,7 @@ void Loader::prepare(LoaderBuffer& slot, int64_t sequence) {
   if (slot.last_use) slot.last_use->synchronize();
   slot.last_use.reset();
   slot.where = schedule_.at_sequence(sequence);
+  if (counter_) slot.counts = (*counter_)(slot.where);
 }
 
 void Loader::load_sample(LoaderBuffer& slot, int64_t item, SampleLoader::Scratch& scratch, WorkCounter& counter) {
@@ -220,10 +223,8 @@ void Loader::load_sample(LoaderBuffer& slot, int64_t item, SampleLoader::Scratch
   stages = {};
   int64_t busy_ns = 0;
   std::optional<StageTimer> timer(std::in_place, busy_ns);
-  const auto [sample, label] =
-      samples_->load(slot.where.epoch, slot.where.first + item, slot.memory.destination(item), scratch);
-  slot.memory.sample_ids[static_cast<size_t>(item)] = sample;
-  slot.memory.target.data_ptr<int64_t>()[item] = label;
+  slot.memory.sample_ids[static_cast<size_t>(item)] =
+      samples_->load(slot.where.epoch, slot.where.first + item, slot.memory.place(item, slot.counts.width), scratch);
   timer.reset();
   counter.add(busy_ns, stages);
 }

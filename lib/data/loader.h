@@ -9,6 +9,7 @@
 #include "data/loader_work.h"
 #include "data/sample_loader.h"
 #include "data/schedule.h"
+#include "data/token_counts.h"
 #include "device/stream.h"
 
 #include <atomic>
@@ -29,16 +30,18 @@ struct StepRange {
 
 /// A delivered batch; its tensors are views of a slot, valid until release().
 struct HostBatch {
-  at::Tensor input, target;  ///< target: int64 [items]
+  at::Tensor input, target;  ///< as in Batch
   std::span<const int64_t> sample_ids;
+  TokenCounts counts;  ///< of text
   MicroBatch where;
   int64_t sequence = 0;  ///< micro-batches since the run began
 };
 
 class Loader {
  public:
+  /// `counter`: for text.
   Loader(std::shared_ptr<SampleLoader> samples, const BatchSchedule& schedule, const LoaderSettings& settings,
-         const BufferFormat& format, const StepRange& steps);
+         const BufferFormat& format, const StepRange& steps, std::optional<TokenCounter> counter = std::nullopt);
   ~Loader();
   Loader(const Loader&) = delete;
   Loader& operator=(const Loader&) = delete;
@@ -79,6 +82,7 @@ class Loader {
     std::atomic<uint64_t> tickets{0};  ///< the batch it is open for, and how many of its samples are unclaimed
     std::atomic<int64_t> unfinished{0};
     MicroBatch where;
+    TokenCounts counts;
     int64_t ready_for = -1;  ///< sequence number of the complete batch in this slot
     std::optional<Event> last_use;
   };
@@ -110,6 +114,7 @@ class Loader {
   LoaderSettings settings_;
   BufferFormat format_;
   std::optional<int64_t> end_step_;
+  std::optional<TokenCounter> counter_;  ///< used by the thread that prepares a batch
   int64_t slot_bytes_;
   std::vector<std::unique_ptr<LoaderBuffer>> slots_;
 

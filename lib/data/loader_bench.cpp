@@ -34,25 +34,28 @@ std::string verdict(const LoaderBenchResult& result, const LoaderShares& shares,
 
 LoaderBenchResult run_loader_bench(Loader& loader, const LoaderBenchOptions& options,
                                    const std::function<void(const HostBatch&)>& consume) {
+  LoaderBenchResult result;
   const auto take = [&] {
     const HostBatch batch = loader.next();
     if (consume) consume(batch);
     loader.release(batch);
-    return batch.where.items;
+    result.samples += batch.where.items;
+    result.tokens += batch.counts.here;
   };
   for (int64_t i = 0; i < options.warmup_batches; ++i) take();
   loader.take_wait_ms();
   loader.take_work();
-  LoaderBenchResult result;
+  result = {};
   const auto begin = Clock::now();
   do {
     result.ready_batches += static_cast<double>(loader.ready_batches());
-    result.samples += take();
+    take();
     ++result.batches;
   } while (result.batches < options.batches && seconds_since(begin) < options.seconds);
   result.seconds = seconds_since(begin);
   result.shares = LoaderShares::of(loader.take_work());
   result.samples_per_s = static_cast<double>(result.samples) / result.seconds;
+  result.tokens_per_s = static_cast<double>(result.tokens) / result.seconds;
   result.ready_batches /= static_cast<double>(result.batches);
   result.wait_pct = 1e-1 * loader.take_wait_ms() / result.seconds;
   result.slots = loader.slots();

@@ -17,7 +17,8 @@ struct LoaderBenchOptions {
 };
 struct LoaderBenchResult {
   int64_t batches = 0, samples = 0;
-  double seconds = 0, samples_per_s = 0;
+  int64_t tokens = 0;  ///< target tokens; 0 for images
+  double seconds = 0, samples_per_s = 0, tokens_per_s = 0;
   double wait_pct = 0;                 ///< of the time: the consumer waited
   std::optional<LoaderShares> shares;  ///< null without a loader
   double ready_batches = 0;            ///< mean number of batches ready when next() is called
@@ -34,8 +35,9 @@ LoaderBenchResult run_loader_bench(Loader& loader, const LoaderBenchOptions& opt
 LoaderBenchResult run_resident_bench(BatchSource& batches, c10::Device device, const LoaderBenchOptions& options);
 
 /// Writes the first `steps` steps, as the model receives them, to a safetensors file: step-00000001.input float32
-/// [items, 3, h, w], .target and .sample_id int64 [items], with the micro-batches concatenated. Everything is held in
-/// memory until it is written. Throws UserError.
+/// [items, 3, h, w], .target and .sample_id int64 [items], with the micro-batches concatenated; of text, .input and
+/// .target int64 [items, tokens], as wide as the step's widest micro-batch. Everything is held in memory until it is
+/// written. Throws UserError.
 void export_steps(BatchSource& batches, int64_t steps, const std::filesystem::path& path);
 
 }  // namespace trainopt

@@ -2,6 +2,7 @@
 #include "base/error.h"
 #include "data/batch_source.h"
 #include "data/device_dataset_batches.h"
+#include "data/text/text_dataset.h"
 #include "device/device.h"
 
 #include <algorithm>
@@ -23,7 +24,11 @@ TransformSplit split(const DataSpec& data, const LoaderSettings& settings) {
 
 BufferFormat buffer_format(const DataSpec& data, const LoaderSettings& settings, at::MemoryFormat memory_format) {
   TRAINOPT_CHECK(data.dataset != nullptr);
-  return {.size = output_size(Pipeline(split(data, settings).host), *data.dataset),
+  if (data.is_text()) {
+    TRAINOPT_CHECK(!settings.finish_on_device && !data.device_dataset);
+    return {.tokens = largest_width(data)};
+  }
+  return {.size = output_size(Pipeline(split(data, settings).host), *data.images()),
           .as_uint8 = settings.finish_on_device || data.device_dataset,
           .memory_format = memory_format};
 }
@@ -35,10 +40,13 @@ std::unique_ptr<Loader> loader_of(const DataSpec& data, LoaderSettings settings,
   settings.pin_memory = settings.pin_memory && cuda_available();
   BadSamplePolicy policy = data.bad_samples;
   policy.one_size = data.device_dataset != nullptr;
-  auto samples = std::make_shared<SampleLoader>(data.dataset, Pipeline(split(data, settings).host),
-                                                Sampler(data.samples(), data.seed, data.shuffle), data.seed, policy,
-                                                request.refused);
-  return std::make_unique<Loader>(std::move(samples), data.schedule(), settings, format, request.steps);
+  const Sampler sampler(data.samples(), data.seed, data.shuffle);
+  const BatchSchedule schedule = data.schedule();
+  auto samples = std::make_shared<SampleLoader>(data.dataset, Pipeline(split(data, settings).host), sampler, data.seed,
+                                                policy, request.refused);
+  std::optional<TokenCounter> counter;
+  if (data.is_text()) counter.emplace(data.text(), sampler, schedule, data.padding);
+  return std::make_unique<Loader>(std::move(samples), schedule, settings, format, request.steps, std::move(counter));
 }
 
 /// A loader of one epoch in index order, as uint8, without the transforms that differ between epochs.
@@ -79,8 +87,7 @@ std::unique_ptr<Loader> make_loader(const DataSpec& data, const LoaderSettings& 
 std::unique_ptr<BatchSource> make_batches(const DataSpec& data, const LoaderSettings& settings,
                                           const BatchRequest& request) {
   if (!data.dataset)
-    return std::make_unique<SyntheticBatches>(data.schedule(), data.synthetic, request.format.memory_format, data.seed,
-                                              request.device, request.steps.first);
+    return std::make_unique<SyntheticBatches>(data, request.format.memory_format, request.device, request.steps.first);
   if (data.device_dataset) return device_dataset_batches(data, settings, request);
   auto loader = make_loader(data, settings, request);
   std::optional<DeviceTransforms> transforms;

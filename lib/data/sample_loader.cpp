@@ -14,8 +14,7 @@ SampleLoader::SampleLoader(std::shared_ptr<const Dataset> dataset, Pipeline pipe
   for (const auto& one : refused) bad_.emplace(one.sample, one);
 }
 
-SampleLoader::Loaded SampleLoader::load(int64_t epoch, int64_t position, const Destination& destination,
-                                        Scratch& scratch) {
+int64_t SampleLoader::load(int64_t epoch, int64_t position, const SamplePlace& place, Scratch& scratch) {
   if (scratch.epoch != epoch) {
     scratch.order = sampler_.order(epoch);
     scratch.epoch = epoch;
@@ -24,8 +23,8 @@ SampleLoader::Loaded SampleLoader::load(int64_t epoch, int64_t position, const D
   PhiloxStream substitutes = keys_.substitutes(epoch, position);
   while (true) {
     try {
-      dataset_->load(sample, keys_.augmentation(epoch, sample), pipeline_, destination, scratch.load);
-      return {sample, dataset_->label(sample)};
+      dataset_->write(sample, keys_.augmentation(epoch, sample), pipeline_, place, scratch.load);
+      return sample;
     } catch (const SizeMismatch& other) {
       if (policy_.one_size)
         throw UserError(fmt::format("data.cache: device needs images of one size before the random transforms; put a "

@@ -34,18 +34,14 @@ class SampleLoader {
     int64_t epoch = -1;  ///< of `order`
     EpochOrder order;
   };
-  struct Loaded {
-    int64_t sample, label;
-  };
-
   /// `refused`: bad samples that the run found before it was resumed; they count towards the budget.
   SampleLoader(std::shared_ptr<const Dataset> dataset, Pipeline pipeline, Sampler sampler, uint64_t seed,
                BadSamplePolicy policy, const std::vector<RefusedSample>& refused = {});
 
-  /// Writes the image at `position` of `epoch`'s order, or its substitute, and returns which sample it is.
+  /// Writes the sample at `position` of `epoch`'s order, or its substitute, and returns which one it is.
   /// Throws UserError(data) naming the file and the reason, or the first ten bad samples if the budget is exceeded;
   /// also for an image of a different size if the policy requires one size.
-  Loaded load(int64_t epoch, int64_t position, const Destination& destination, Scratch& scratch);
+  int64_t load(int64_t epoch, int64_t position, const SamplePlace& place, Scratch& scratch);
 
   const Dataset& dataset() const { return *dataset_; }
   const Pipeline& pipeline() const { return pipeline_; }

@@ -8,9 +8,13 @@ namespace trainopt {
 
 ShapedBatches::ShapedBatches(const DataSpec& data, const LoaderSettings& settings, const TensorFormat& format,
                              c10::Device device)
-    : schedule_(data.schedule()), image_(data.image_size()), memory_format_(format.memory_format) {
+    : schedule_(data.schedule()), memory_format_(format.memory_format) {
+  if (data.is_text())
+    width_ = largest_width(data);
+  else
+    image_ = data.image_size();
   if (!data.dataset) {
-    images_ = make_images(at::kFloat);
+    input_ = make_input();
     return;
   }
   if (settings.finish_on_device || data.device_dataset) type_ = format.compute_type;
@@ -23,7 +27,7 @@ ShapedBatches::ShapedBatches(const DataSpec& data, const LoaderSettings& setting
   if (device.is_cpu()) {
     const int64_t slots = slot_count(settings.num_workers, settings.prefetch_factor, bytes, settings.memory_limit);
     const bool in_place = !settings.finish_on_device;  // the step reads one of the slots
-    if (in_place) images_ = make_images(at::kFloat);
+    if (in_place) input_ = make_input();
     resident_.push_back(make({(in_place ? slots - 1 : slots) * bytes}, at::kByte));
   } else if (settings.non_blocking && settings.pin_memory) {
     resident_.push_back(make({bytes}, at::kByte));
@@ -34,15 +38,18 @@ at::Tensor ShapedBatches::make(at::IntArrayRef sizes, at::ScalarType type) const
   return at::empty(sizes, at::TensorOptions(at::kMeta).dtype(type));
 }
 
-at::Tensor ShapedBatches::make_images(at::ScalarType type) const {
-  return at::empty({schedule_.shape().batch_size, 3, image_.height, image_.width},
-                   at::TensorOptions(at::kMeta).dtype(type).memory_format(memory_format_));
+at::Tensor ShapedBatches::make_input() const {
+  const int64_t items = schedule_.shape().batch_size;
+  if (width_ > 0) return make({items, width_}, at::kLong);
+  return at::empty({items, 3, image_.height, image_.width},
+                   at::TensorOptions(at::kMeta).dtype(type_).memory_format(memory_format_));
 }
 
 Batch ShapedBatches::next() {
   const MicroBatch where = schedule_.at_sequence(sequence_++);
-  const at::Tensor images = images_.defined() ? images_ : make_images(type_);
-  return image_batch(where, images.narrow(0, 0, where.items), make({where.items}, at::kLong), {});
+  const at::Tensor input = (input_.defined() ? input_ : make_input()).narrow(0, 0, where.items);
+  if (width_ == 0) return make_batch(where, input, make({where.items}, at::kLong), {});
+  return make_batch(where, input, make({where.items, width_}, at::kLong), {}, uniform_counts(where, width_));
 }
 
 }  // namespace trainopt

@@ -1,4 +1,4 @@
-// Batches without pixels, for forecasts of memory: meta tensors, and the memory that the real source would hold.
+// Batches without values, for forecasts of memory: meta tensors, and the memory that the real source would hold.
 #pragma once
 
 #include "data/batch.h"
@@ -23,14 +23,15 @@ class ShapedBatches {
 
  private:
   at::Tensor make(at::IntArrayRef sizes, at::ScalarType type) const;
-  at::Tensor make_images(at::ScalarType type) const;
+  at::Tensor make_input() const;
 
   BatchSchedule schedule_;
   int64_t sequence_ = 0;
+  int64_t width_ = 0;  ///< text: tokens of a row, as many as in the largest batch; 0: images
   ImageSize image_;
   at::MemoryFormat memory_format_;
-  at::ScalarType type_ = at::kFloat;
-  at::Tensor images_;  ///< defined: every batch's
+  at::ScalarType type_ = at::kFloat;  ///< of images
+  at::Tensor input_;                  ///< defined: every batch's
   std::vector<at::Tensor> resident_;
 };
 

@@ -22,25 +22,46 @@ void draw_image(uint64_t key, int64_t index, float* values, int64_t count) {
   }
 }
 
+struct Drawn {
+  at::Tensor input, target;
+};
+
+/// Samples `first` … `first + items - 1` of all that ranks use.
+Drawn draw_images(const DataSpec& data, int64_t first, int64_t items) {
+  const int64_t side = data.synthetic.side, values = 3 * side * side;
+  const uint64_t pixel_key = mix_key(data.seed, "synthetic pixels"), label_key = mix_key(data.seed, "synthetic labels");
+  Drawn drawn{at::empty({items, 3, side, side}, at::kFloat), at::empty({items}, at::kLong)};
+  for (int64_t i = 0; i < items; ++i) {
+    draw_image(pixel_key, first + i, drawn.input.data_ptr<float>() + i * values, values);
+    PhiloxStream labels(label_key, static_cast<uint64_t>(first + i));
+    drawn.target.data_ptr<int64_t>()[i] =
+        static_cast<int64_t>(labels.next_below(static_cast<uint64_t>(data.synthetic.num_classes)));
+  }
+  return drawn;
+}
+
+Drawn draw_text(const DataSpec& data, int64_t first, int64_t items) {
+  const uint64_t key = mix_key(data.seed, "synthetic tokens");
+  const at::Tensor tokens = at::empty({items, data.context + 1}, at::kLong);
+  for (int64_t i = 0; i < items; ++i) {
+    PhiloxStream stream(key, static_cast<uint64_t>(first + i));
+    int64_t* row = tokens.data_ptr<int64_t>() + i * (data.context + 1);
+    for (int64_t j = 0; j <= data.context; ++j)
+      row[j] = static_cast<int64_t>(stream.next_below(static_cast<uint64_t>(data.synthetic.vocabulary)));
+  }
+  return {tokens.narrow(1, 0, data.context).contiguous(), tokens.narrow(1, 1, data.context).contiguous()};
+}
+
 }  // namespace
 
-SyntheticBatches::SyntheticBatches(const BatchSchedule& schedule, const SyntheticImages& images,
-                                   at::MemoryFormat memory_format, uint64_t seed, c10::Device device,
+SyntheticBatches::SyntheticBatches(const DataSpec& data, at::MemoryFormat memory_format, c10::Device device,
                                    int64_t first_step)
-    : schedule_(schedule), sequence_(schedule.sequence_of(first_step)) {
-  const auto [samples, items, ranks, rank, accumulation, drop_last] = schedule.shape();
-  const int64_t values = 3 * images.side * images.side;
-  input_ = at::empty({items, 3, images.side, images.side}, at::kFloat);
-  target_ = at::empty({items}, at::kLong);
-  const uint64_t pixel_key = mix_key(seed, "synthetic pixels"), label_key = mix_key(seed, "synthetic labels");
-  for (int64_t i = 0; i < items; ++i) {
-    const int64_t index = rank * items + i;
-    draw_image(pixel_key, index, input_.data_ptr<float>() + i * values, values);
-    PhiloxStream labels(label_key, static_cast<uint64_t>(index));
-    target_.data_ptr<int64_t>()[i] = static_cast<int64_t>(labels.next_below(static_cast<uint64_t>(images.num_classes)));
-  }
-  input_ = input_.to(with_index(device)).contiguous(memory_format);
-  target_ = target_.to(with_index(device));
+    : schedule_(data.schedule()), context_(data.context), sequence_(schedule_.sequence_of(first_step)) {
+  const int64_t items = data.batch_size, first = data.rank * items;
+  const Drawn drawn = data.is_text() ? draw_text(data, first, items) : draw_images(data, first, items);
+  input_ = drawn.input.to(with_index(device));
+  if (!data.is_text()) input_ = input_.contiguous(memory_format);
+  target_ = drawn.target.to(with_index(device));
 }
 
 Batch SyntheticBatches::next() {
@@ -48,7 +69,16 @@ Batch SyntheticBatches::next() {
   const MicroBatch where = schedule_.at_sequence(sequence_++);
   std::vector<int64_t> sample_ids(static_cast<size_t>(where.items));
   std::iota(sample_ids.begin(), sample_ids.end(), schedule_.shape().rank * schedule_.shape().batch_size);
-  return image_batch(where, input_.narrow(0, 0, where.items), target_.narrow(0, 0, where.items), std::move(sample_ids));
+  return make_batch(where, input_.narrow(0, 0, where.items), target_.narrow(0, 0, where.items), std::move(sample_ids),
+                    context_ > 0 ? uniform_counts(where, context_) : TokenCounts());
+}
+
+Batch largest_batch(const DataSpec& data, c10::Device device) {
+  const int64_t items = data.batch_size, width = largest_width(data);
+  const MicroBatch where{.items = items, .step_items = items, .is_last = true};
+  const auto zeros = [&] { return at::zeros({items, width}, at::TensorOptions(with_index(device)).dtype(at::kLong)); };
+  return make_batch(where, zeros(), zeros(), std::vector<int64_t>(static_cast<size_t>(items)),
+                    uniform_counts(where, width));
 }
 
 }  // namespace trainopt

@@ -2,6 +2,7 @@
 
 #include "base/counted.h"
 #include "data/evaluation_transforms.h"
+#include "data/text/text_dataset.h"
 #include "device/device.h"
 #include "recipe/accumulation.h"
 
@@ -104,15 +105,38 @@ ModelPlan model_plan(const Recipe& recipe, const InputShape& input, const Model&
   return plan;
 }
 
-void check_classes(const Dataset& dataset, int64_t model_classes) {
-  if (dataset.num_classes() > model_classes)
+ModelNeeds needs_of(const ModelConfig& model) {
+  if (!is_language_model(model.name)) return {.num_classes = model.num_classes};
+  return {.context = model.context, .vocabulary = model.vocabulary};
+}
+
+void check_classes(const DataSpec& data, int64_t model_classes) {
+  const ImageDataset* images = data.images();
+  if (images != nullptr && images->num_classes() > model_classes)
     throw UserError(fmt::format("model.num_classes must be at least the number of classes in the data: {}, {}",
-                                model_classes, dataset.num_classes()));
+                                model_classes, images->num_classes()));
+}
+
+/// Images of another size would not fit the model; text always has the model's context.
+void check_size(const DataPlan& evaluation, const DataPlan& training) {
+  const auto image = evaluation.input_shape(), trained = training.input_shape();
+  if (image == trained) return;
+  throw UserError(
+      fmt::format("evaluation.transforms must produce images of the same size as data.transforms: {}×{}, {}×{}",
+                  image.height, image.width, trained.height, trained.width));
+}
+
+void note_cut_documents(const DataPlan& data, std::vector<std::string>& notes) {
+  const auto text = data.text();
+  if (text && text->cut_samples() > 0)
+    notes.push_back(fmt::format("{} of {} are longer than model.context and are cut: {} tokens",
+                                with_commas(text->cut_samples()), counted(text->size(), "document"), data.context));
 }
 
 std::optional<EvaluationPlan> evaluation_plan(const Recipe& recipe, const DataPlan& training) {
   if (!training.dataset) return std::nullopt;
-  auto dataset = open_evaluation_data(recipe.data, recipe.evaluation.path, training.dataset.get());
+  auto dataset =
+      open_evaluation_data(recipe.data, needs_of(recipe.model), recipe.evaluation.path, training.dataset.get());
   if (!dataset) {
     if (recipe.evaluation.every_n_steps)
       throw UserError(
@@ -121,21 +145,17 @@ std::optional<EvaluationPlan> evaluation_plan(const Recipe& recipe, const DataPl
                       recipe.data.path.value_or("")));
     return std::nullopt;
   }
-  check_classes(*dataset, recipe.model.num_classes);
   EvaluationPlan plan{
       .every_n_steps = recipe.evaluation.every_n_steps, .at_end = recipe.evaluation.at_end, .data = training};
   plan.data.dataset = std::move(dataset);
+  check_classes(plan.data, recipe.model.num_classes);
   plan.data.shuffle = false;
   plan.data.drop_last = false;
   plan.data.batch_size = recipe.evaluation.batch_size.value_or(recipe.data.batch_size);
   plan.data.transforms =
       recipe.evaluation.transforms ? *recipe.evaluation.transforms : evaluation_transforms(recipe.data.transforms);
   plan.data.accumulation = 1;
-  const auto image = plan.data.image();
-  if (!(image == training.image()))
-    throw UserError(
-        fmt::format("evaluation.transforms must produce images of the same size as data.transforms: {}×{}, {}×{}",
-                    image.height, image.width, training.image().height, training.image().width));
+  check_size(plan.data, training);
   return plan;
 }
 
@@ -155,16 +175,17 @@ Plan plain_plan(const Recipe& recipe, const Machine& machine, const RankPosition
   plan.name = recipe.name;
   plan.seed = static_cast<uint64_t>(recipe.seed);
 
-  static_cast<DataSpec&>(plan.data) = open_data(recipe.data, recipe.model.num_classes, plan.seed);
+  static_cast<DataSpec&>(plan.data) = open_data(recipe.data, needs_of(recipe.model), plan.seed);
   plan.data.ranks = position.ranks;
   plan.data.rank = position.rank;
   plan.data.accumulation = accumulation_or_throw(recipe, position.ranks);
   plan.loader.memory_limit = recipe.data.memory_limit.count;
-  if (plan.data.dataset) check_classes(*plan.data.dataset, recipe.model.num_classes);
+  check_classes(plan.data, recipe.model.num_classes);
+  note_cut_documents(plan.data, plan.notes);
 
   require_samples_for_all(plan.data.schedule());
-  const Model shapes = without_values(recipe.model, plan.data.image());
-  plan.model = model_plan(recipe, plan.data.image(), shapes);
+  const Model shapes = without_values(recipe.model, plan.data.input_shape());
+  plan.model = model_plan(recipe, plan.data.input_shape(), shapes);
   plan.without_decay = without_decay(recipe.optimizer, shapes);
   plan.evaluation = evaluation_plan(recipe, plan.data);
 

@@ -2,6 +2,7 @@
 
 #include "base/counted.h"
 #include "data/device_dataset.h"
+#include "data/text/text_dataset.h"
 #include "recipe/plan_memory.h"
 #include "recipe/plan_ranks.h"
 
@@ -53,9 +54,21 @@ Fact model_fact(const ModelPlan& model) {
           {{"name", name}, {"parameters", model.parameters}, {"flops_per_sample", model.flops_per_sample}}};
 }
 
-Fact data_fact(const DataPlan& data) {
+Fact text_fact(const DataPlan& data) {
   const auto name = word_of(data.kind);
-  const auto image = data.image();
+  const auto text = data.text();
+  const bool differ = text && !text->uniform_tokens();
+  std::string words = fmt::format("{}, {} of {}{}", name, counted(data.samples(), "sample"), differ ? "up to " : "",
+                                  counted(text ? text->longest() : data.context, "token"));
+  if (text) words += ", " + text->summary();
+  if (differ) words += fmt::format(", padding: {}", word_of(data.padding));
+  return {"data", words, "data", {{"dataset", name}, {"samples", data.samples()}, {"context", data.context}}};
+}
+
+Fact data_fact(const DataPlan& data) {
+  if (data.is_text()) return text_fact(data);
+  const auto name = word_of(data.kind);
+  const auto image = data.input_shape();
   return {"data",
           fmt::format("{}, {} samples of {}×{}×{}", name, with_commas(data.samples()), image.channels, image.height,
                       image.width),
@@ -99,13 +112,13 @@ Fact buffers_fact(const Plan& plan, const std::string& readers) {
   const char* delivery = plan.device.is_cpu()  ? "read in place"
                          : loader.non_blocking ? "copied on a second stream"
                                                : "copied before the step";
+  const char* type = plan.data.is_text() ? "int64" : loader.finish_on_device ? "uint8" : "float32";
   const std::string finish = loader.finish_on_device ? fmt::format(", converted on the device to {}",
                                                                    type_name(plan.tensor_format.compute_type))
                                                      : "";
   return {"loader",
           fmt::format("{}, {} {}buffers of {} ({}), {}{}", readers, buffers, loader.pin_memory ? "page-locked " : "",
-                      human_bytes(static_cast<double>(bytes)), loader.finish_on_device ? "uint8" : "float32", delivery,
-                      finish),
+                      human_bytes(static_cast<double>(bytes)), type, delivery, finish),
           "loader",
           {{"num_workers", loader.num_workers},
            {"buffers", buffers},

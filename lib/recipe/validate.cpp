@@ -1,11 +1,11 @@
 #include "recipe/validate.h"
 
 #include "comm/nccl_environment.h"
-#include "data/device_transforms.h"
 #include "data/schedule.h"
 #include "recipe/accumulation.h"
 #include "recipe/make_plan.h"
 #include "recipe/recipe_io.h"
+#include "recipe/validate_data.h"
 
 #include <algorithm>
 #include <set>
@@ -38,16 +38,6 @@ bool known_device(const std::string& device) {
   return !index.empty() && index.size() <= 3 && index.find_first_not_of("0123456789") == std::string::npos;
 }
 
-bool reads_files(DatasetKind kind) { return kind == DatasetKind::cifar10 || kind == DatasetKind::image_folder; }
-
-void check_order(const std::vector<TransformConfig>& transforms, const std::string& key, Problems& problems) {
-  for (size_t i = 0; i + 1 < transforms.size(); ++i)
-    if (std::holds_alternative<NormalizeConfig>(transforms[i])) {
-      problems.push_back({key, "normalize must be the last transform, and there can be only one"});
-      return;
-    }
-}
-
 void check_folders(const Recipe& recipe, Problems& problems) {
   if (recipe.name.empty() || recipe.name == "." || recipe.name == ".." || recipe.name.find('/') != std::string::npos)
     problems.push_back(
@@ -59,63 +49,6 @@ void check_folders(const Recipe& recipe, Problems& problems) {
   if (recipe.checkpoint.resume == "auto" && !recipe.run_dir)
     problems.push_back({"checkpoint.resume", "auto needs run_dir (or --run-dir), whose newest checkpoint it resumes"});
   if (recipe.run_dir && recipe.run_dir->empty()) problems.push_back({"run_dir", "must not be empty"});
-}
-
-void check_data(const Recipe& recipe, const std::set<std::string>& changed, Problems& problems) {
-  const DataConfig& data = recipe.data;
-  const auto name = word_of(data.dataset);
-  if (reads_files(data.dataset) && !data.path)
-    problems.push_back({"data.path", fmt::format("{} needs a folder; name it with this key", name)});
-  if (!reads_files(data.dataset)) {
-    if (data.path) problems.push_back({"data.path", fmt::format("{} reads no files; remove this key", name)});
-    if (recipe.evaluation.path)
-      problems.push_back({"evaluation.path", fmt::format("{} has nothing to evaluate on; remove this key", name)});
-    if (recipe.evaluation.every_n_steps)
-      problems.push_back(
-          {"evaluation.every_n_steps", fmt::format("{} has nothing to evaluate on; remove this key", name)});
-  } else if (changed.contains("data.size")) {
-    problems.push_back(
-        {"data.size",
-         fmt::format("only fake_cifar10 and synthetic use this, and {} has the samples in its files; remove this key",
-                     name)});
-  }
-  if (data.dataset == DatasetKind::image_folder && recipe.evaluation.every_n_steps && !recipe.evaluation.path)
-    problems.push_back({"evaluation.every_n_steps", "image_folder needs evaluation.path for this"});
-  if (data.dataset == DatasetKind::synthetic) {
-    if (!data.transforms.empty())
-      problems.push_back(
-          {"data.transforms", "synthetic batches are created on the device at data.image_size; remove this key"});
-  } else if (changed.contains("data.image_size")) {
-    problems.push_back(
-        {"data.image_size",
-         fmt::format("only synthetic uses this; remove it, and for {} use a resize in data.transforms", name)});
-  }
-  check_order(data.transforms, "data.transforms", problems);
-  if (recipe.evaluation.transforms) check_order(*recipe.evaluation.transforms, "evaluation.transforms", problems);
-  if (data.dataset != DatasetKind::image_folder) {
-    if (data.decode != DecodeKind::exact)
-      problems.push_back({"data.decode", fmt::format("only image_folder decodes files; remove this key for {}", name)});
-    if (data.cache == CacheKind::memory)
-      problems.push_back(
-          {"data.cache",
-           fmt::format("memory is only for image_folder, and {} is in memory anyway; remove this key", name)});
-  } else if (data.decode == DecodeKind::scaled && data.cache == CacheKind::memory) {
-    problems.push_back(
-        {"data.cache",
-         "memory stores fully decoded images, which data.decode: scaled never produces; remove one of them"});
-  }
-  if (const auto refusal = device_dataset_refusal(data.transforms); refusal && data.cache == CacheKind::device)
-    problems.push_back({"data.cache", fmt::format("device is not possible: {}", *refusal)});
-  if (data.dataset == DatasetKind::synthetic && data.on_bad_sample == OnBadSample::substitute)
-    problems.push_back({"data.on_bad_sample", "synthetic has no bad samples; remove this key"});
-  if (!reads_files(data.dataset)) {
-    for (const char* key : {"evaluation.batch_size", "evaluation.transforms"})
-      if (changed.contains(key))
-        problems.push_back({key, fmt::format("{} has nothing to evaluate on; remove this key", name)});
-  }
-  if (data.non_blocking && !data.pin_memory) problems.push_back({"data.non_blocking", "needs data.pin_memory: true"});
-  if (data.max_bad_samples > 0 && data.on_bad_sample == OnBadSample::error)
-    problems.push_back({"data.max_bad_samples", "needs data.on_bad_sample: substitute"});
 }
 
 void check_model(const Recipe& recipe, const std::set<std::string>& changed, Problems& problems) {

@@ -1,8 +1,17 @@
 #include "train/micro_batches.h"
 
 #include <algorithm>
+#include <numeric>
 
 namespace trainopt {
+namespace {
+
+template <class Value>
+void keep(std::vector<Value>& values, int64_t first, int64_t items) {
+  values = {values.begin() + first, values.begin() + first + items};
+}
+
+}  // namespace
 
 std::vector<Batch> split_batch(const Batch& batch, int64_t pieces, int64_t min_items) {
   const int64_t count = std::max<int64_t>(std::min(pieces, batch.items / min_items), 1);
@@ -13,9 +22,15 @@ std::vector<Batch> split_batch(const Batch& batch, int64_t pieces, int64_t min_i
     Batch part = batch;
     for (const auto field : kBatchFields)
       if (at::Tensor& tensor = part.*field; tensor.defined()) tensor = tensor.narrow(0, first, items);
-    part.sample_ids.assign(batch.sample_ids.begin() + first, batch.sample_ids.begin() + first + items);
+    keep(part.sample_ids, first, items);
     part.items = items;
-    part.weight = static_cast<double>(items) / static_cast<double>(batch.step_items);
+    if (batch.step_tokens == 0) {
+      part.weight = static_cast<double>(items) / static_cast<double>(batch.step_items);
+    } else {
+      keep(part.target_tokens, first, items);
+      part.tokens = std::accumulate(part.target_tokens.begin(), part.target_tokens.end(), int64_t{0});
+      part.weight = static_cast<double>(part.tokens) / static_cast<double>(batch.step_tokens);
+    }
     part.is_first = batch.is_first && first == 0;
     part.is_last = batch.is_last && first + items == batch.items;
     parts.push_back(std::move(part));

@@ -2,6 +2,8 @@
 
 namespace trainopt {
 
+static_assert(kIgnoredTarget == kNoTarget);  // of the model and of the data
+
 Plan::Plan(Machine machine_, at::Device device_, OptimizerConfig optimizer_config_)
     : machine(std::move(machine_)),
       device(device_),
@@ -98,7 +100,8 @@ DataIdentity identity_from(const Json& json) {
           .content = json.at("content").get<std::string>()};
 }
 
-InputShape DataPlan::image() const {
+InputShape DataPlan::input_shape() const {
+  if (is_text()) return {.channels = 0, .height = 0, .width = 0, .tokens = context};
   const ImageSize size = image_size();
   return {3, size.height, size.width};
 }

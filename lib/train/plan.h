@@ -51,7 +51,7 @@ struct DataPlan : DataSpec {
 
   /// Throws UserError(data) naming the first difference between this data and a checkpoint's.
   void require_identity(const DataIdentity& stored) const;
-  InputShape image() const;  ///< shape of an image as the model sees it
+  InputShape input_shape() const;  ///< of one sample, as the model sees it
 };
 
 struct EvaluationPlan {

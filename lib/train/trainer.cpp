@@ -63,6 +63,7 @@ void Trainer::take_step() {
   if (std::exchange(paused_, false)) boundary_ = Clock::now();
   if (checkpoints_) checkpoints_->check();
   const BackendGuard settings(plan_.backend);
+  if (process_steps_ == 0 && plan_.data.warmup_largest) run_largest_batch();
   const auto observed = ObservedStep::if_due(outcome_.trace, *parameters_, process_steps_,
                                              plan_.steps ? *plan_.steps - outcome_.steps : 2);
   const int64_t step = outcome_.steps + 1;

@@ -123,6 +123,8 @@ class Trainer {
   std::optional<EvaluationResult> evaluate_within_memory(
       const std::function<std::optional<EvaluationResult>()>& evaluated);
 
+  void run_largest_batch();  ///< trainer_warm_up.cpp
+
   // trainer_gpu_fault.cpp
   /// Tells the listener, and remembers for a GPU fault's message, what comes now.
   void at(const char* stage);

@@ -198,6 +198,36 @@ def manifests():
         write("manifest", name, text)
 
 
+def texts():
+    def seed(tokens, ends=(), bits=0):
+        packed = struct.pack(f"<{len(ends)}Q", *ends)
+        return bytes([bits, len(packed)]) + packed + tokens
+
+    def headed(magic, version, count, tokens):
+        return struct.pack("<256i", magic, version, count, *[0] * 253) + tokens
+
+    short = struct.pack("<9H", *range(9))
+    for name, content in {
+        "raw": seed(short, (4, 9)),
+        "raw_32": seed(struct.pack("<4I", 0, 70000, 3, 2**32 - 1), (2, 4), 2),
+        "gpt2": seed(headed(20240520, 1, 9, short), (2, 9), 1),
+        "llama3": seed(headed(20240801, 7, 2, struct.pack("<2I", 1, 2)), (2,)),
+        "other_version": seed(headed(20240520, 2, 9, short)),
+        "bits_contradict": seed(headed(20240520, 1, 9, short), (9,), 2),
+        "count_too_large": seed(headed(20240520, 1, 10, short)),
+        "count_negative": seed(headed(20240801, 7, -1, short)),
+        "header_cut": seed(headed(20240520, 1, 9, b"")[:1000]),
+        "odd_length": seed(short + b"x", (9,)),
+        "outside_vocabulary": seed(struct.pack("<2H", 1, 65535), (2,)),
+        "empty": seed(b""),
+        "empty_document": seed(short, (4, 4, 9)),
+        "descending": seed(short, (6, 4, 9)),
+        "beyond": seed(short, (4, 2**63)),
+        "not_to_the_end": seed(short, (4, 8)),
+    }.items():
+        write("text", name, content)
+
+
 if __name__ == "__main__":
-    for make in (recipes, cifar10, jpegs, pngs, safetensors, manifests):
+    for make in (recipes, cifar10, jpegs, pngs, safetensors, manifests, texts):
         make()

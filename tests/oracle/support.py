@@ -54,7 +54,7 @@ def recipe(*changes: dict) -> dict:
     result = BASE
     for change in changes:
         result = merge(result, change)
-    if result["data"]["dataset"] in ("cifar10", "image_folder"):
+    if result["data"]["dataset"] in ("cifar10", "image_folder", "tokens", "documents"):
         del result["data"]["size"]  # their files determine the size
     return result
 
@@ -93,7 +93,8 @@ def export(folder: Path, content: dict, steps: int) -> list[Step]:
         for n in range(1, steps + 1)
     ]
     for step in found:
-        assert step.input.dtype == torch.float32 and step.target.dtype == step.sample_id.dtype == torch.int64
+        assert step.input.dtype == (torch.float32 if step.input.dim() == 4 else torch.int64)
+        assert step.target.dtype == step.sample_id.dtype == torch.int64
         assert len(step.input) == len(step.target) == len(step.sample_id)
     out.unlink()
     return found

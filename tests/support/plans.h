@@ -31,7 +31,7 @@ inline Plan small_plan(int64_t steps, uint64_t seed = 3) {
   plan.data.dataset = make_fake_cifar10(96, seed);
   plan.data.seed = seed;
   plan.model.config = {.name = ModelKind::mlp, .hidden = {16}, .dropout = 0.25};
-  plan.model.input = plan.data.image();
+  plan.model.input = plan.data.input_shape();
   plan.steps = plan.schedule_steps = steps;
   return plan;
 }

@@ -6,6 +6,7 @@ namespace trainopt::device_preprocess {
 
 Outcome apply(Plan& plan, const Config& config) {
   if (!plan.data.dataset) return Outcome::none("synthetic batches are already on the device");
+  if (plan.data.is_text()) return Outcome::none("the data is text, which is not preprocessed");
   if (plan.data.device_dataset)
     return Outcome::none("data.cache: device already stores images as uint8 and preprocesses them on the device");
   if (config.resize) {

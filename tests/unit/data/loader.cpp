@@ -339,16 +339,17 @@ TEST_CASE("slots that share an allocation do not overlap, and each is aligned") 
           make_buffers({.size = {5, 7}, .as_uint8 = as_uint8, .memory_format = memory_format}, 3, 6, false);
       REQUIRE(slots.size() == 6);
       for (size_t i = 0; i < slots.size(); ++i) {
-        slots[i].input.fill_(static_cast<double>(i));
-        slots[i].target.fill_(static_cast<int64_t>(10 + i));
+        slots[i].input(3, 0).fill_(static_cast<double>(i));
+        slots[i].target(3, 0).fill_(static_cast<int64_t>(10 + i));
       }
       for (size_t i = 0; i < slots.size(); ++i) {
-        CHECK(slots[i].input.sizes() == (as_uint8 ? at::IntArrayRef{3, 5, 7, 3} : at::IntArrayRef{3, 3, 5, 7}));
-        if (!as_uint8) CHECK(slots[i].input.is_contiguous(memory_format));
-        CHECK((slots[i].input == static_cast<double>(i)).all().item<bool>());
-        CHECK((slots[i].target == static_cast<int64_t>(10 + i)).all().item<bool>());
-        CHECK(reinterpret_cast<uintptr_t>(slots[i].input.data_ptr()) % 64 == 0);
-        CHECK(slots[i].destination(0).data == slots[i].input.data_ptr());
+        const at::Tensor input = slots[i].input(3, 0);
+        CHECK(input.sizes() == (as_uint8 ? at::IntArrayRef{3, 5, 7, 3} : at::IntArrayRef{3, 3, 5, 7}));
+        if (!as_uint8) CHECK(input.is_contiguous(memory_format));
+        CHECK((input == static_cast<double>(i)).all().item<bool>());
+        CHECK((slots[i].target(3, 0) == static_cast<int64_t>(10 + i)).all().item<bool>());
+        CHECK(reinterpret_cast<uintptr_t>(input.data_ptr()) % 64 == 0);
+        CHECK(slots[i].place(0, 0).image.data == input.data_ptr());
       }
     }
 }

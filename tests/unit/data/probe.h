@@ -18,7 +18,7 @@
 
 namespace trainopt {
 
-class ProbeDataset : public Dataset {
+class ProbeDataset : public ImageDataset {
  public:
   ProbeDataset(int64_t size, int64_t side) : size_(size), side_(side) {}
   std::set<int64_t> bad;

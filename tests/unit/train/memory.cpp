@@ -6,6 +6,8 @@
 #include "train/inject.h"
 #include "train/micro_batches.h"
 
+#include <numeric>
+
 using namespace trainopt;
 using namespace trainopt::test;
 
@@ -80,6 +82,32 @@ TEST_CASE("a resumed run keeps its smaller micro-batches") {
   const PartialRun resumed = train_in_two(plan_with({"oom@3"}), plan_with({}), 5);
   CHECK(resumed.losses == uninterrupted.losses);
   CHECK(first_difference(resumed.state, uninterrupted.state) == "");
+}
+
+TEST_CASE("the pieces of a batch of text weigh as much as their tokens") {
+  Batch batch;
+  batch.input = batch.target = at::arange(20).view({5, 4});
+  batch.sample_ids = {0, 1, 2, 3, 4};
+  batch.items = 5;
+  batch.step_items = 10;
+  batch.target_tokens = {1, 4, 2, 3, 1};
+  batch.tokens = 11;
+  batch.step_tokens = 44;
+  batch.weight = 0.25;
+  for (const int64_t pieces : {1, 2, 3, 5}) {
+    double weight = 0;
+    std::vector<int64_t> tokens;
+    for (const Batch& part : split_batch(batch, pieces)) {
+      tokens.insert(tokens.end(), part.target_tokens.begin(), part.target_tokens.end());
+      CHECK(part.target_tokens.size() == static_cast<size_t>(part.items));
+      CHECK(part.tokens == std::accumulate(part.target_tokens.begin(), part.target_tokens.end(), int64_t{0}));
+      CHECK(part.weight == Approx(static_cast<double>(part.tokens) / 44));
+      CHECK(part.step_tokens == 44);
+      weight += part.weight;
+    }
+    CHECK(tokens == batch.target_tokens);
+    CHECK(weight == Approx(0.25));
+  }
 }
 
 TEST_CASE("the pieces of a batch together are the batch") {

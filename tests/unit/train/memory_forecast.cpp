@@ -26,7 +26,7 @@ Plan two_layers() {
   plan.data.transforms.clear();
   plan.data.batch_size = kBatch;
   plan.model.config = {.name = ModelKind::mlp, .hidden = {kHidden}};
-  plan.model.input = plan.data.image();
+  plan.model.input = plan.data.input_shape();
   return plan;
 }
 

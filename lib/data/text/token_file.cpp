@@ -1,0 +1,136 @@
+#include "data/text/token_file.h"
+
+#include "base/error.h"
+#include "base/file_calls.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cerrno>
+#include <cstring>
+
+namespace trainopt {
+namespace {
+
+static_assert(std::endian::native == std::endian::little);
+
+struct HeaderKind {
+  int32_t magic, version;
+  int64_t bits;
+};
+constexpr std::array kHeaders = {HeaderKind{20240520, 1, 16}, HeaderKind{20240801, 7, 32}};
+
+template <class Integer>
+Integer integer_at(const char* bytes, int64_t index) {
+  Integer value;
+  std::memcpy(&value, bytes + index * static_cast<int64_t>(sizeof(Integer)), sizeof(Integer));
+  return value;
+}
+
+[[noreturn]] void refuse(const std::string& sentence) { throw UserError(sentence, ExitCode::data); }
+
+TokenLayout layout_after_header(const HeaderKind& kind, std::string_view start, int64_t bytes,
+                                std::optional<int64_t> bits, const std::string& name) {
+  if (static_cast<int64_t>(start.size()) < kTokenHeaderBytes)
+    refuse(fmt::format("{} ends within llm.c's header, which has {} bytes: {} bytes", name, kTokenHeaderBytes, bytes));
+  if (const auto version = integer_at<int32_t>(start.data(), 1); version != kind.version)
+    refuse(fmt::format("{} has an unknown version of llm.c's header with magic number {}; {} is known: {}", name,
+                       kind.magic, kind.version, version));
+  if (bits && *bits != kind.bits)
+    refuse(fmt::format("data.token_bits contradicts the header of {}, whose tokens have {} bits; remove the key: {}",
+                       name, kind.bits, *bits));
+  const int64_t promised = integer_at<int32_t>(start.data(), 2),
+                expected = kTokenHeaderBytes + promised * kind.bits / 8;
+  if (promised < 0 || bytes != expected)
+    refuse(
+        fmt::format("{} was cut or does not belong to its header, which says {} tokens of {} bits, {} bytes with "
+                    "the header: {} bytes",
+                    name, promised, kind.bits, expected, bytes));
+  return {.bits = kind.bits, .header = kTokenHeaderBytes, .tokens = promised};
+}
+
+template <class Integer>
+void copy_tokens(const char* from, std::span<int64_t> tokens) {
+  for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = integer_at<Integer>(from, static_cast<int64_t>(i));
+}
+
+int64_t size_of(int fd, const std::filesystem::path& path) {
+  struct stat status {};
+  if (::fstat(fd, &status) != 0) throw FileError("read", path, errno, ExitCode::data);
+  if (!S_ISREG(status.st_mode)) refuse(fmt::format("not a regular file: {}", path.string()));
+  return status.st_size;
+}
+
+}  // namespace
+
+TokenLayout token_layout(std::string_view start, int64_t bytes, std::optional<int64_t> bits, const std::string& name) {
+  if (start.size() >= sizeof(int32_t))
+    for (const HeaderKind& kind : kHeaders)
+      if (integer_at<int32_t>(start.data(), 0) == kind.magic)
+        return layout_after_header(kind, start, bytes, bits, name);
+  const int64_t raw_bits = bits.value_or(16), token_bytes = raw_bits / 8;
+  if (bytes % token_bytes != 0)
+    refuse(
+        fmt::format("{} was cut or does not hold {}-bit tokens (data.token_bits): its size is not a multiple of {}: "
+                    "{} bytes",
+                    name, raw_bits, token_bytes, bytes));
+  return {.bits = raw_bits, .header = 0, .tokens = bytes / token_bytes};
+}
+
+TokenFile::TokenFile(const std::filesystem::path& path, std::optional<int64_t> bits)
+    : path_(path), fd_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
+  if (fd_ < 0) throw FileError("read", path, errno, ExitCode::data);
+  try {
+    bytes_ = size_of(fd_, path);
+    if (bytes_ > 0) {
+      void* const mapped = ::mmap(nullptr, static_cast<size_t>(bytes_), PROT_READ, MAP_SHARED, fd_, 0);
+      if (mapped == MAP_FAILED) throw FileError("map", path, errno, ExitCode::data);
+      data_ = static_cast<const char*>(mapped);
+    }
+    layout_ =
+        token_layout({data_, static_cast<size_t>(std::min(bytes_, kTokenHeaderBytes))}, bytes_, bits, path.string());
+  } catch (...) {
+    if (data_ != nullptr) ::munmap(const_cast<char*>(data_), static_cast<size_t>(bytes_));
+    ::close(fd_);
+    throw;
+  }
+}
+
+TokenFile::~TokenFile() {
+  if (data_ != nullptr) ::munmap(const_cast<char*>(data_), static_cast<size_t>(bytes_));
+  ::close(fd_);
+}
+
+/// Reading mapped memory that the file no longer has would kill the process without a word.
+void TokenFile::require_unchanged_size() const {
+  if (const int64_t now = size_of(fd_, path_); now < bytes_)
+    refuse(fmt::format("{} became shorter while it was read: {} bytes, before {}", path_.string(), now, bytes_));
+}
+
+void TokenFile::read(int64_t first, std::span<int64_t> tokens, int64_t vocabulary) const {
+  TRAINOPT_CHECK(first >= 0 && first + static_cast<int64_t>(tokens.size()) <= size());
+  require_unchanged_size();
+  const char* from = data_ + layout_.header + first * layout_.bits / 8;
+  layout_.bits == 16 ? copy_tokens<uint16_t>(from, tokens) : copy_tokens<uint32_t>(from, tokens);
+  const auto outside = std::find_if(tokens.begin(), tokens.end(), [=](int64_t token) { return token >= vocabulary; });
+  if (outside == tokens.end()) return;
+  const int64_t index = first + (outside - tokens.begin());
+  refuse(fmt::format("{} has a token that is not below model.vocabulary ({}): {}, token {} of the file, at byte {}",
+                     path_.string(), vocabulary, *outside, index, layout_.header + index * layout_.bits / 8));
+}
+
+uint64_t TokenFile::fingerprint() const {
+  require_unchanged_size();
+  const auto ends = static_cast<size_t>(std::min<int64_t>(bytes_, 64 * 1024));
+  if (ends == 0) return 0;
+  const uint64_t first = XXH3_64bits_withSeed(data_, ends, static_cast<uint64_t>(bytes_));
+  return XXH3_64bits_withSeed(data_ + bytes_ - ends, ends, first);
+}
+
+}  // namespace trainopt

@@ -1,0 +1,59 @@
+// A memory-mapped file of tokens: little-endian integers, either nothing else (nanoGPT's), or after llm.c's header.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace trainopt {
+
+/// Where a file's tokens are.
+struct TokenLayout {
+  int64_t bits = 16;   ///< of a token: 16 or 32
+  int64_t header = 0;  ///< bytes before the first token
+  int64_t tokens = 0;
+};
+
+/// llm.c's header is 256 int32, little-endian: magic number, version, number of tokens, zeros. Magic 20240520 with
+/// version 1 has 16-bit tokens, magic 20240801 with version 7 32-bit ones. As the first two 16-bit tokens of a raw file
+/// they would be 55432 or 55713, both beyond GPT-2's vocabulary, then 308.
+inline constexpr int64_t kTokenHeaderBytes = 256 * 4;
+
+/// The layout of the file `name`. `start`: its first kTokenHeaderBytes, or all of it; `bytes`: its size. `bits`: of the
+/// tokens of a file without a header (null: 16). Throws UserError(data) with the numbers if a header contradicts the
+/// file's size or `bits`, or if the size is not a whole number of tokens.
+TokenLayout token_layout(std::string_view start, int64_t bytes, std::optional<int64_t> bits, const std::string& name);
+
+/// Safe to read from many threads.
+class TokenFile {
+ public:
+  /// Throws UserError(data) if the file cannot be read, and as token_layout().
+  TokenFile(const std::filesystem::path& path, std::optional<int64_t> bits);
+  ~TokenFile();
+  TokenFile(const TokenFile&) = delete;
+  TokenFile& operator=(const TokenFile&) = delete;
+
+  const std::filesystem::path& path() const { return path_; }
+  int64_t size() const { return layout_.tokens; }  ///< in tokens
+  int64_t bits() const { return layout_.bits; }
+  /// Writes the tokens from `first` on. Throws UserError(data), naming the file and the token's position, for a token
+  /// that is not below `vocabulary`, and if the file has become shorter since it was opened.
+  void read(int64_t first, std::span<int64_t> tokens, int64_t vocabulary) const;
+  /// A hash of size, first bytes and last bytes: not of all, which may be terabytes.
+  uint64_t fingerprint() const;
+
+ private:
+  void require_unchanged_size() const;
+
+  std::filesystem::path path_;
+  int fd_ = -1;
+  int64_t bytes_ = 0;
+  const char* data_ = nullptr;  ///< mapped; null if the file is empty
+  TokenLayout layout_;
+};
+
+}  // namespace trainopt

@@ -1,0 +1,101 @@
+#include "base/counted.h"
+#include "base/error.h"
+#include "base/file_calls.h"
+#include "data/text/text_dataset.h"
+#include "data/text/token_file.h"
+
+#include <xxhash.h>
+
+#include <algorithm>
+#include <filesystem>
+
+namespace trainopt {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// The file, or the folder's *.bin files in bytewise order.
+std::vector<fs::path> token_files(const fs::path& path) {
+  std::error_code unreadable;  // reading the file will say why
+  if (!fs::is_directory(path, unreadable)) return {path};
+  std::vector<fs::path> files;
+  for (const auto& name : names_in_folder(path, ExitCode::data))
+    if (fs::path(name).extension() == ".bin") files.push_back(path / name);
+  if (files.empty())
+    throw UserError(fmt::format("the folder contains no token files (*.bin): {}", path.string()), ExitCode::data);
+  return files;
+}
+
+class TokenWindows : public TextDataset {
+ public:
+  TokenWindows(const std::string& path, const TextOptions& options) : options_(options) {
+    for (const auto& file : token_files(path)) add(file);
+  }
+
+  int64_t size() const override { return windows_; }
+  int64_t context() const override { return options_.context; }
+  int64_t target_tokens(int64_t) const override { return options_.context; }
+  std::optional<int64_t> uniform_tokens() const override { return options_.context; }
+  int64_t longest() const override { return options_.context; }
+  int64_t cut_samples() const override { return 0; }
+  std::string summary() const override {
+    std::string bits = std::to_string(files_.front().tokens->bits());
+    if (std::any_of(files_.begin(), files_.end(),
+                    [&](const Part& part) { return part.tokens->bits() != files_.front().tokens->bits(); }))
+      bits = "16- and 32";
+    return fmt::format("{}, {}-bit", counted(static_cast<int64_t>(files_.size()), "file"), bits);
+  }
+
+  void read(int64_t sample, std::span<int64_t> tokens) const override {
+    const Part& part = part_of(sample);
+    part.tokens->read((sample - part.first_window) * options_.context, tokens, options_.vocabulary);
+  }
+  std::string name_of(int64_t sample) const override {
+    const Part& part = part_of(sample);
+    return fmt::format("{}, token {}", part.tokens->path().string(), (sample - part.first_window) * options_.context);
+  }
+  DataIdentity identity() const override {
+    uint64_t hash = 0;
+    for (const Part& part : files_) {
+      const std::string name = part.tokens->path().filename().string();
+      hash = XXH3_64bits_withSeed(name.data(), name.size(), hash + part.tokens->fingerprint());
+    }
+    return {"tokens", size(), options_.vocabulary, fmt::format("{:016x}", hash)};
+  }
+
+ private:
+  struct Part {
+    std::unique_ptr<TokenFile> tokens;
+    int64_t first_window;
+  };
+
+  void add(const fs::path& path) {
+    auto file = std::make_unique<TokenFile>(path, options_.token_bits);
+    const int64_t windows = (file->size() - 1) / options_.context;
+    if (windows < 1)
+      throw UserError(fmt::format("{} is shorter than one sample, which takes model.context and one token more: {} "
+                                  "tokens, {}",
+                                  path.string(), file->size(), options_.context + 1),
+                      ExitCode::data);
+    files_.push_back({std::move(file), windows_});
+    windows_ += windows;
+  }
+
+  const Part& part_of(int64_t sample) const {
+    const auto after = std::upper_bound(files_.begin(), files_.end(), sample,
+                                        [](int64_t window, const Part& part) { return window < part.first_window; });
+    return *std::prev(after);
+  }
+
+  TextOptions options_;
+  std::vector<Part> files_;
+  int64_t windows_ = 0;
+};
+
+}  // namespace
+
+std::shared_ptr<const TextDataset> open_token_windows(const std::string& path, const TextOptions& options) {
+  return std::make_shared<TokenWindows>(path, options);
+}
+
+}  // namespace trainopt

@@ -1,0 +1,124 @@
+#include "recipe/validate_data.h"
+
+#include "data/device_transforms.h"
+
+namespace trainopt {
+namespace {
+
+using Problems = std::vector<RecipeProblem>;
+using Keys = std::set<std::string>;
+
+void check_order(const std::vector<TransformConfig>& transforms, const std::string& key, Problems& problems) {
+  for (size_t i = 0; i + 1 < transforms.size(); ++i)
+    if (std::holds_alternative<NormalizeConfig>(transforms[i])) {
+      problems.push_back({key, "normalize must be the last transform, and there can be only one"});
+      return;
+    }
+}
+
+/// What the data set reads, and what the model can be evaluated on.
+void check_files(const Recipe& recipe, const Keys& changed, Problems& problems) {
+  const DataConfig& data = recipe.data;
+  const auto name = word_of(data.dataset);
+  if (reads_files(data.dataset)) {
+    if (!data.path)
+      problems.push_back({"data.path", fmt::format("{} needs {}; name it with this key", name,
+                                                   is_text(data.dataset) ? "a file or a folder" : "a folder")});
+    if (changed.contains("data.size"))
+      problems.push_back(
+          {"data.size",
+           fmt::format("only fake_cifar10 and synthetic use this, and {} has the samples in its files; remove this key",
+                       name)});
+    if (data.dataset != DatasetKind::cifar10 && recipe.evaluation.every_n_steps && !recipe.evaluation.path)
+      problems.push_back({"evaluation.every_n_steps", fmt::format("{} needs evaluation.path for this", name)});
+    return;
+  }
+  if (data.path) problems.push_back({"data.path", fmt::format("{} reads no files; remove this key", name)});
+  for (const char* key :
+       {"evaluation.path", "evaluation.every_n_steps", "evaluation.batch_size", "evaluation.transforms"})
+    if (changed.contains(key))
+      problems.push_back({key, fmt::format("{} has nothing to evaluate on; remove this key", name)});
+}
+
+/// Keys that only images have a use for, or only files of images.
+void check_images(const Recipe& recipe, const Keys& changed, Problems& problems) {
+  const DataConfig& data = recipe.data;
+  const auto name = word_of(data.dataset);
+  if (data.dataset == DatasetKind::synthetic) {
+    if (!data.transforms.empty())
+      problems.push_back(
+          {"data.transforms", "synthetic batches are created on the device at data.image_size; remove this key"});
+    if (data.on_bad_sample == OnBadSample::substitute)
+      problems.push_back({"data.on_bad_sample", "synthetic has no bad samples; remove this key"});
+  } else if (changed.contains("data.image_size")) {
+    problems.push_back(
+        {"data.image_size",
+         fmt::format("only synthetic uses this; remove it, and for {} use a resize in data.transforms", name)});
+  }
+  check_order(data.transforms, "data.transforms", problems);
+  if (recipe.evaluation.transforms) check_order(*recipe.evaluation.transforms, "evaluation.transforms", problems);
+  if (data.dataset != DatasetKind::image_folder) {
+    if (data.decode != DecodeKind::exact)
+      problems.push_back({"data.decode", fmt::format("only image_folder decodes files; remove this key for {}", name)});
+    if (data.cache == CacheKind::memory)
+      problems.push_back(
+          {"data.cache",
+           fmt::format("memory is only for image_folder, and {} is in memory anyway; remove this key", name)});
+  } else if (data.decode == DecodeKind::scaled && data.cache == CacheKind::memory) {
+    problems.push_back(
+        {"data.cache",
+         "memory stores fully decoded images, which data.decode: scaled never produces; remove one of them"});
+  }
+  if (const auto refusal = device_dataset_refusal(data.transforms); refusal && data.cache == CacheKind::device)
+    problems.push_back({"data.cache", fmt::format("device is not possible: {}", *refusal)});
+  if (data.max_bad_samples > 0 && data.on_bad_sample == OnBadSample::error)
+    problems.push_back({"data.max_bad_samples", "needs data.on_bad_sample: substitute"});
+}
+
+/// Keys that have no use for text.
+void check_text(const Keys& changed, Problems& problems) {
+  for (const char* key : {"data.image_size", "data.transforms", "data.decode", "data.cache", "evaluation.transforms"})
+    if (changed.contains(key)) problems.push_back({key, "is about images, and this data is text; remove this key"});
+  for (const char* key : {"data.on_bad_sample", "data.max_bad_samples"})
+    if (changed.contains(key))
+      problems.push_back({key, "is about images, and text that cannot be read always ends the run; remove this key"});
+}
+
+/// Keys of text, also for other data, which has no use for them.
+void check_text_keys(const DataConfig& data, Problems& problems) {
+  const bool padded = data.dataset == DatasetKind::documents;
+  if (data.token_bits && !is_text(data.dataset))
+    problems.push_back({"data.token_bits", "only tokens and documents use this; remove this key"});
+  if (data.token_bits && *data.token_bits != 16 && *data.token_bits != 32)
+    problems.push_back({"data.token_bits", fmt::format("must be 16 or 32: {}", *data.token_bits)});
+  if (data.padding != Padding::longest && !padded)
+    problems.push_back({"data.padding", "only documents differ in length; remove this key"});
+  if (data.warmup_largest && (!padded || data.padding == Padding::max))
+    problems.push_back({"data.warmup_largest",
+                        "has no effect where all batches have one shape; it needs data.dataset: documents and a "
+                        "data.padding other than max"});
+}
+
+}  // namespace
+
+void check_data(const Recipe& recipe, const Keys& changed, Problems& problems) {
+  const DataConfig& data = recipe.data;
+  const auto name = word_of(data.dataset), model = word_of(recipe.model.name);
+  const bool language = is_language_model(recipe.model.name);
+  if (is_text(data.dataset) && !language)
+    problems.push_back({"data.dataset", fmt::format("{} is text, which the {} cannot read; use a language model or "
+                                                    "images",
+                                                    name, model)});
+  if (language && !is_text(data.dataset) && data.dataset != DatasetKind::synthetic)
+    problems.push_back(
+        {"data.dataset", fmt::format("{} reads text: tokens, documents or synthetic, not {}", model, name)});
+  check_files(recipe, changed, problems);
+  if (language || is_text(data.dataset))
+    check_text(changed, problems);
+  else
+    check_images(recipe, changed, problems);
+  check_text_keys(data, problems);
+  if (data.non_blocking && !data.pin_memory) problems.push_back({"data.non_blocking", "needs data.pin_memory: true"});
+}
+
+}  // namespace trainopt

@@ -1,0 +1,32 @@
+#include "train/trainer.h"
+
+#include "device/memory.h"
+#include "device/tensor.h"
+#include "train/micro_batches.h"
+
+namespace trainopt {
+
+/// data.warmup_largest: forward and backward of the largest batch that may come, before the first step, so that the
+/// allocator holds what any later batch needs. Its gradients are dropped and its random numbers returned, so the
+/// training is the same without it. Smaller pieces if memory runs out, as in a step.
+void Trainer::run_largest_batch() {
+  at("running the largest batch");
+  const Batch batch = largest_batch(plan_.data, plan_.device);
+  const at::Tensor random_state = training_.generator->get_state();
+  for (bool done = false; !done;) {
+    guard_->begin(outcome_.steps + 1, outcome_.samples);
+    try {
+      for (const Batch& micro : split_batch(batch, outcome_.micro_split, min_micro_batch_size())) micro_step(micro);
+      done = true;
+    } catch (const std::exception& error) {  // named recovery: out of memory
+      if (!is_out_of_memory(error)) throw;
+      recover_memory(error);
+    }
+  }
+  parameters_->finish_gradients().clear();
+  training_.generator->set_state(random_state);
+  phases_.discard();
+  ranks_.drop_traffic();
+}
+
+}  // namespace trainopt
