@@ -33,6 +33,8 @@ CSV_COLUMNS = [
     "loss.last",
     "evaluation.loss",
     "evaluation.top1_pct",
+    "evaluation.perplexity",
+    "tokens_per_s",
 ]
 
 

@@ -100,6 +100,17 @@ ThreeTensors attention_backward(const at::Tensor&, const at::Tensor& query, cons
   return {by_token(query), by_token(key), by_token(value)};
 }
 
+/// Rows of a matrix.
+at::Tensor index_select(const at::Tensor& input, int64_t dimension, const at::Tensor& index) {
+  std::vector<int64_t> sizes = input.sizes().vec();
+  sizes[static_cast<size_t>(dimension)] = index.numel();
+  return at::empty(sizes, input.options());
+}
+
+at::Tensor embedding_backward(const at::Tensor& gradient, const at::Tensor&, int64_t rows, int64_t, bool) {
+  return at::empty({rows, gradient.size(-1)}, gradient.options());
+}
+
 at::Tensor where(const at::Tensor& condition, const at::Tensor& yes, const at::Tensor& no) {
   return at::empty(at::infer_size(condition.sizes(), at::infer_size(yes.sizes(), no.sizes())), yes.options());
 }
@@ -153,6 +164,8 @@ void register_meta_kernels() {
   meta->impl("native_layer_norm_backward", TORCH_FN(layer_norm_backward));
   meta->impl("_scaled_dot_product_flash_attention_for_cpu", TORCH_FN(attention));
   meta->impl("_scaled_dot_product_flash_attention_for_cpu_backward", TORCH_FN(attention_backward));
+  meta->impl("index_select", TORCH_FN(index_select));
+  meta->impl("embedding_dense_backward", TORCH_FN(embedding_backward));
   meta->impl("where.self", TORCH_FN(where));
   meta->impl("where.self_out", TORCH_FN(where_out));
   meta->impl("abs", TORCH_FN(absolute));

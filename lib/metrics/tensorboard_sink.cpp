@@ -73,11 +73,12 @@ void add_scalar(std::vector<TaggedScalar>& scalars, std::string tag, const Json&
 /// other section comes before this one.
 std::vector<TaggedScalar> results_at_end(const Json& summary) {
   std::vector<TaggedScalar> scalars;
-  for (const char* name : {"samples_per_s", "samples_per_joule", "price_per_million_samples"})
+  for (const char* name : {"samples_per_s", "tokens_per_s", "samples_per_joule", "price_per_million_samples"})
     add_scalar(scalars, std::string("at_end/") + name, summary.value(name, Json()));
   add_scalar(scalars, "at_end/loss", summary.value("loss", Json::object()).value("last", Json()));
   if (const Json evaluation = summary.value("evaluation", Json()); evaluation.is_object())
-    add_scalar(scalars, "at_end/top1_pct", evaluation.value("top1_pct", Json()));
+    for (const char* name : {"top1_pct", "perplexity"})
+      add_scalar(scalars, std::string("at_end/") + name, evaluation.value(name, Json()));
   return scalars;
 }
 

@@ -27,6 +27,7 @@ void Trainer::run_largest_batch() {
   training_.generator->set_state(random_state);
   phases_.discard();
   ranks_.drop_traffic();
+  boundary_ = Clock::now();
 }
 
 }  // namespace trainopt

@@ -194,6 +194,14 @@ def digits(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
+def example_data(digits):
+    """The same folder, with all that the recipes in configs/ read: make_text.py has written `text`, too."""
+    script = CHECKOUT / "scripts/data/make_text.py"
+    subprocess.run([sys.executable, script, "text", "--size", "300kB"], cwd=digits, check=True)
+    return digits
+
+
+@pytest.fixture(scope="session")
 def tiny_run(tmp_path_factory):
     """One finished run of TINY, shared by many tests: (its folder, the result)."""
     program = Program(tmp_path_factory.mktemp("tiny"))

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import math
 import os
 import subprocess
 import sys
@@ -13,6 +14,17 @@ import yaml
 from conftest import CHECKOUT, PROGRAM, TINY, Program
 
 RECIPES = sorted((CHECKOUT / "configs").rglob("*.yaml"))
+TRANSFORMERS = {  # the rungs of configs/gpt2 and configs/vit
+    "0-baseline": {"optimizations.attention": "math"},
+    "1-attention": {"optimizations.attention": "auto"},
+    "2-amp": {"optimizations.amp": True},
+    "3-fused-kernels": {"optimizations.fused_kernels": True},
+    "4-fused-optimizer": {"optimizations.fused_optimizer": True},
+    "5-set-to-none": {"optimizations.set_to_none": True},
+    "6-host-allocator": {"optimizations.host_allocator": True},
+    "7-cuda-graph": {"optimizations.cuda_graph": True},
+    "8-tf32": {"optimizations.tf32": True},
+}
 LADDER = {
     "0-baseline": {},
     "1-workers": {"data.num_workers": 8},
@@ -37,8 +49,8 @@ LADDER = {
 
 
 @pytest.mark.parametrize("recipe", RECIPES, ids=lambda path: path.stem)
-def test_recipe_checks_and_plans(digits, recipe):
-    program = Program(digits)
+def test_recipe_checks_and_plans(example_data, recipe):
+    program = Program(example_data)
     checked = program("check", recipe)
     assert checked.code == 0, checked
     planned = program("plan", recipe, "--json", "--assume", "gpus=8,arch=sm_90,memory_gib=80")
@@ -58,11 +70,12 @@ def flat(value, prefix=""):
     return {prefix[:-1]: value}
 
 
-def test_every_rung_changes_one_setting():
-    paths = [CHECKOUT / f"configs/ladder/{name}.yaml" for name in LADDER]
-    assert set(paths) == set((CHECKOUT / "configs/ladder").iterdir())
+@pytest.mark.parametrize("ladder, names", [("ladder", LADDER), ("gpt2", TRANSFORMERS), ("vit", TRANSFORMERS)])
+def test_every_rung_changes_one_setting(ladder, names):
+    paths = [CHECKOUT / f"configs/{ladder}/{name}.yaml" for name in names]
+    assert set(paths) == set((CHECKOUT / f"configs/{ladder}").glob("[0-9]*.yaml"))
     rungs = [flat(yaml.safe_load(path.read_text())) for path in paths]
-    for before, after, change in zip(rungs[:-1], rungs[1:], list(LADDER.values())[1:], strict=True):
+    for before, after, change in zip(rungs[:-1], rungs[1:], list(names.values())[1:], strict=True):
         assert {key: value for key, value in after.items() if key != "name" and before.get(key) != value} == change
         assert set(before) - set(after) <= {"optimizations.device_preprocess"}
 
@@ -87,6 +100,23 @@ def test_digits_reach_97_percent(digits, name, overrides):
     assert result.code == 0, result
     evaluation = json.loads((digits / f"run-{name}/summary.json").read_text())["evaluation"]
     assert evaluation["samples"] == 355 and evaluation["top1_pct"] >= 97, evaluation
+
+
+def test_gpt_bytes_learns_text(example_data):
+    """Some steps of the recipe, which in full ends better than the trigram model: from all bytes alike to their
+    frequencies and beyond."""
+    shorter = ["train.max_steps=60", "scheduler.warmup_steps=10", "evaluation.every_n_steps=30"]
+    smaller = "model={layers: 2, width: 64, heads: 2, context: 64}"
+    recipe = CHECKOUT / "configs/gpt_bytes.yaml"
+    result = Program(example_data)("run", recipe, "--run-dir", "run-text", "--quiet", *shorter, smaller)
+    assert result.code == 0, result
+    summary = json.loads((example_data / "run-text/summary.json").read_text())
+    evaluation = summary["evaluation"]
+    assert evaluation["top1_pct"] is None and evaluation["perplexity"] < 30, evaluation
+    assert evaluation["perplexity"] == pytest.approx(math.exp(evaluation["loss"]))
+    assert summary["tokens_per_s"] == pytest.approx(64 * summary["samples_per_s"], rel=1e-6)
+    first, last = (json.loads(line) for line in (example_data / "run-text/evaluations.jsonl").read_text().splitlines())
+    assert last["perplexity"] < first["perplexity"] < 256
 
 
 def test_make_digits_matches_scikit_learn(digits):
@@ -148,21 +178,37 @@ def test_sweep(trainopt):
 
 
 @pytest.mark.parametrize("budget", ["0", pytest.param("500ms", marks=pytest.mark.full)])
-def test_ladder(trainopt, budget):
-    """Runs all rungs with a tiny model and tiny images, in seconds; with a budget, each is compared with the previous
+@pytest.mark.parametrize(
+    "ladder, names, changes",
+    [
+        (
+            "ladder",
+            LADDER,
+            ["model={name: mlp, hidden: [8]}", "data.transforms=[{resize: 8}]", "data.batch_size=4"],
+        ),
+        (
+            "gpt2",
+            TRANSFORMERS,
+            ["model={name: gpt2, layers: 1, heads: 2, width: 8, context: 6, vocabulary: 20}", "data.size=64"],
+        ),
+    ],
+    ids=["ladder", "gpt2"],
+)
+def test_ladder(trainopt, budget, ladder, names, changes):
+    """Runs all rungs with a tiny model and tiny samples, in seconds; with a budget, each is compared with the previous
     one."""
     done = subprocess.run(
         [
             CHECKOUT / "scripts/ladder.sh",
+            "--ladder",
+            ladder,
             "--steps",
             "2",
             "--budget",
             budget,
             "--run-root",
             "ladder",
-            "model={name: mlp, hidden: [8]}",
-            "data.transforms=[{resize: 8}]",
-            "data.batch_size=4",
+            *changes,
             "debug.find_syncs=true",
         ],
         cwd=trainopt.folder,
@@ -172,11 +218,11 @@ def test_ladder(trainopt, budget):
     )
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
-    assert [line.split()[0] for line in lines] == ["run", *LADDER], done.stdout
+    assert [line.split()[0] for line in lines] == ["run", *names], done.stdout
     assert "failed" not in done.stdout and "missing" not in done.stdout, done.stdout
     assert (trainopt.folder / "ladder/report.html").exists()
     waits = [json.loads(file.read_text())["hidden_waits"] for file in trainopt.folder.glob("ladder/*/summary.json")]
-    assert waits == [[]] * len(LADDER), waits
+    assert waits == [[]] * len(names), waits
 
 
 def test_a_rung_is_compared_only_if_a_switch_has_an_effect(tmp_path):

@@ -4,6 +4,7 @@
 #include "recipe/plan_text.h"
 #include "support/catch.h"
 #include "support/plans.h"
+#include "support/small_gpt2.h"
 #include "support/turned_on.h"
 
 #include <cmath>
@@ -38,6 +39,19 @@ void use_mlp(Recipe& recipe) { recipe.model = {.name = ModelKind::mlp, .hidden =
 void use_vit(Recipe& recipe) {
   recipe.model = {.name = ModelKind::vit, .patch = 4, .layers = 2, .heads = 2, .width = 128};
   recipe.optimizer = SgdConfig{.lr = 0.05};
+}
+
+void use_language_model(Recipe& recipe) {
+  use_gpt2(recipe);
+  recipe.optimizer = SgdConfig{.lr = 0.05, .weight_decay = 0.1, .no_decay = {"norm", "bias"}};
+}
+void use_language_model_in_math(Recipe& recipe) {
+  use_language_model(recipe);
+  recipe.optimizations.attention = AttentionKernel::math;
+}
+void use_language_model_in_bfloat16(Recipe& recipe) {
+  use_language_model(recipe);
+  recipe.optimizations.amp.on = true;
 }
 
 void smooth_labels(Recipe& recipe) { recipe.train.label_smoothing = 0.1; }
@@ -95,6 +109,16 @@ const std::vector<Entry> kVariants = {
     {"device_preprocess", preprocess_with_resize, flip_first},
     {"device_preprocess", preprocess_with_resize, crop_too},
     {"device_preprocess", preprocess_with_resize, resized_crop},
+    {"attention", [](Recipe& r) { r.optimizations.attention = AttentionKernel::automatic; },
+     use_language_model_in_math},
+    {"amp", [](Recipe& r) { r.optimizations.amp.on = true; }, use_language_model},
+    {"set_to_none", [](Recipe& r) { r.optimizations.set_to_none = true; }, use_language_model},
+    {"fused_optimizer", [](Recipe& r) { r.optimizations.fused_optimizer = true; }, use_language_model},
+    {"fused_optimizer", [](Recipe& r) { r.optimizations.fused_optimizer = true; }, use_language_model_in_bfloat16},
+    {"fused_kernels", fuse_kernels, use_language_model, 1e-5},
+    {"fused_kernels", fuse_kernels, use_language_model_in_bfloat16, 5e-2},
+    {"host_allocator", [](Recipe& r) { r.optimizations.host_allocator.on = true; }, use_language_model},
+    {"num_workers", [](Recipe& r) { r.data.num_workers = 2; }, use_language_model},
 };
 
 std::vector<Entry> matrix() {

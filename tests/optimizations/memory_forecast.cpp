@@ -46,6 +46,12 @@ void use_mlp(Recipe& r) {
   r.data.size = r.data.batch_size = 1024;
 }
 void use_vit(Recipe& r) { r.model = {.name = ModelKind::vit, .patch = 8, .layers = 4, .heads = 4, .width = 256}; }
+/// The logits are the largest tensor.
+void use_gpt2(Recipe& r) {
+  r.model = {.name = ModelKind::gpt2, .layers = 2, .heads = 4, .width = 128, .context = 64, .vocabulary = 5000};
+  r.data.dataset = DatasetKind::synthetic;
+  r.data.transforms.clear();
+}
 auto both(std::function<void(Recipe&)> first, std::function<void(Recipe&)> second) {
   return [=](Recipe& r) { first(r), second(r); };
 }
@@ -64,6 +70,11 @@ const std::vector<Case>& cases() {
       {"mlp, amp, adam", both(use_mlp, both(use_amp, use_adam))},
       {"vit", use_vit},
       {"vit with dropout, amp", both([](Recipe& r) { use_vit(r), r.model.dropout = 0.1; }, use_amp)},
+      {"gpt2", use_gpt2},
+      {"gpt2, amp, fused_optimizer",
+       both(use_gpt2, both(use_amp, [](Recipe& r) { r.optimizations.fused_optimizer = true; }))},
+      {"gpt2, attention math", both(use_gpt2, [](Recipe& r) { r.optimizations.attention = AttentionKernel::math; })},
+      {"gpt2 with dropout", both(use_gpt2, [](Recipe& r) { r.model.dropout = 0.1; })},
       {"amp float16", use_amp_float16},
       {"fused_kernels", [](Recipe& r) { r.optimizations.fused_kernels = true; }},
       {"fused_kernels, amp", both(use_amp, [](Recipe& r) { r.optimizations.fused_kernels = true; })},

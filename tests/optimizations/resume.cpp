@@ -2,6 +2,7 @@
 // every kind of data set and every component with state.
 #include "support/catch.h"
 #include "support/resuming.h"
+#include "support/small_gpt2.h"
 #include "support/turned_on.h"
 
 #include <ATen/Parallel.h>
@@ -168,6 +169,19 @@ TEST_CASE("batch-norm statistics and convolutions resume bit-exactly") {
     recipe.train.on_nonfinite = OnNonfinite::rerun;
   }
   compare_stops(recipe, {3});
+}
+
+TEST_CASE("a language model resumes bit-exactly within and after an epoch of tokens") {
+  at::set_num_threads(1);
+  Recipe recipe = small_recipe(DatasetKind::fake_cifar10);
+  use_gpt2(recipe);
+  recipe.model.dropout = 0.1;
+  recipe.data.batch_size = 9;  // an epoch has eight steps
+  recipe.optimizer = AdamWConfig();
+  recipe.train.max_grad_norm = 0.5;
+  recipe.data.num_workers = GENERATE(0, 2);
+  recipe.data.drop_last = GENERATE(true, false);
+  compare_stops(recipe, {3, 8, 10});
 }
 
 TEST_CASE("resuming with another number of workers is bit-exact") {

@@ -2,6 +2,7 @@
 #include "comm/sharding_costs.h"
 #include "device/tensor.h"
 #include "support/catch.h"
+#include "support/small_gpt2.h"
 #include "support/trained_ranks.h"
 
 using namespace trainopt;
@@ -27,6 +28,13 @@ Recipe mlp_recipe() {
   recipe.optimizer = SgdConfig{.lr = 0.05};
   recipe.train.max_steps = 20;
   recipe.debug.find_syncs = true;
+  return recipe;
+}
+
+/// Tied weights: the embedding is also the last layer.
+Recipe gpt2_recipe() {
+  Recipe recipe = mlp_recipe();
+  use_gpt2(recipe);
   return recipe;
 }
 
@@ -56,12 +64,15 @@ Plan plan_of(const Recipe& job, int64_t ranks) {
 }  // namespace
 
 TEST_CASE("1, 2 and 4 ranks train the same with every strategy") {
-  static const Trained one = train_as(1, mlp_recipe());
+  const bool text = GENERATE(false, true);
+  const Recipe job = text ? gpt2_recipe() : mlp_recipe();
+  static const Trained alone[] = {train_as(1, mlp_recipe()), train_as(1, gpt2_recipe())};
+  const Trained& one = alone[text];
   const int64_t ranks = GENERATE(2, 4);
   for (const auto strategy : kStrategies) {
-    Recipe recipe = for_ranks(mlp_recipe(), ranks);
+    Recipe recipe = for_ranks(job, ranks);
     recipe.parallel.sharding_strategy = strategy;
-    DYNAMIC_SECTION(strategy_name(strategy) << " on " << ranks) {
+    DYNAMIC_SECTION(strategy_name(strategy) << " on " << ranks << (text ? ", tied weights" : "")) {
       const Trained several = train_as(ranks, recipe);
       check_close(several.losses, one.losses, 1e-5);
       check_close(several.weights, one.weights, 1e-5);
@@ -109,6 +120,13 @@ const std::vector<Variant> kVariants = {
      },
      2e-2},
     {"skipping non-finite steps", [](Recipe& r) { r.train.on_nonfinite = OnNonfinite::skip; }},
+    {"tied weights", use_gpt2},
+    {"tied weights, amp", [](Recipe& r) { use_gpt2(r), r.optimizations.amp.on = true; }, 2e-2},
+    {"tied weights, units by size",
+     [](Recipe& r) {
+       use_gpt2(r);
+       r.parallel.wrap = {.policy = WrapPolicy::size, .min_parameters = 9000};
+     }},
     {"no overlap", [](Recipe& r) { r.parallel.overlap_comm = false; }},
     {"small buckets", [](Recipe& r) { r.parallel.bucket_cap_mb = 0.001; }},
     {"units by size", [](Recipe& r) { r.parallel.wrap = {.policy = WrapPolicy::size, .min_parameters = 9000}; }},

@@ -53,7 +53,11 @@ Html utilization(const Figures& summary) {
 }
 
 Html ended_figures(const Figures& summary) {
-  return key_figure("Throughput", summary.number("samples_per_s", rate_text), "samples/s", interval_note(summary)) +
+  return (summary.value("tokens_per_s")
+              ? key_figure("Throughput", summary.number("tokens_per_s", rate_text), "tokens/s",
+                           summary.number("samples_per_s", rate_text) + " samples/s")
+              : key_figure("Throughput", summary.number("samples_per_s", rate_text), "samples/s",
+                           interval_note(summary))) +
          key_figure("Step time, median", summary.number("step_ms.p50", ms_text), "",
                     "95 % within " + summary.number("step_ms.p95", ms_text)) +
          key_figure("Waiting for data", summary.number("data_wait_pct", percent_text), "", "of the time") +
@@ -62,7 +66,10 @@ Html ended_figures(const Figures& summary) {
                     summary.value("memory.peak_bytes")
                         ? summary.number("memory.peak_bytes", bytes_text) + " in tensors at a step's peak"
                         : Html()) +
-         (summary.value("evaluation.top1_pct")
+         (summary.value("evaluation.perplexity")
+              ? key_figure("Perplexity", summary.number("evaluation.perplexity", plain_text), "",
+                           "evaluation loss " + summary.number("evaluation.loss", plain_text))
+          : summary.value("evaluation.top1_pct")
               ? key_figure("Top-1", summary.number("evaluation.top1_pct", percent_text), "",
                            "evaluation loss " + summary.number("evaluation.loss", plain_text))
               : key_figure("Last loss", summary.number("loss.last", plain_text), "",
