@@ -49,8 +49,8 @@ int main(int argc, char** argv) {
                      weight = (at::randn({classes, width}) * 0.02).to(type).requires_grad_(),
                      target = at::randint(classes, {rows}, at::kLong);
     const auto& kernels = kernels::cpu_linear_cross_entropy_kernels();
-    const std::function<void()> ours = [&] {
-      torch::autograd::grad({kernels::linear_cross_entropy(hidden, weight, target, kernels)}, {hidden, weight});
+    const std::function<void()> ours = [&, type = type] {
+      torch::autograd::grad({kernels::linear_cross_entropy(hidden, weight, target, type, kernels)}, {hidden, weight});
     };
     const std::function<void()> plain = [&] {
       const at::Tensor logits = at::linear(hidden, weight).to(at::kFloat);  // as under autocast

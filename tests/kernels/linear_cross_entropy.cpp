@@ -52,6 +52,7 @@ TEST_CASE("the gradients of the token loss match float64") {
   check_token_gradients(reference_linear_cross_entropy_kernels(), at::kCPU);
   for (const auto* kernels : all_cpu_linear_cross_entropy_kernels()) {
     check_token_gradients(*kernels, at::kCPU);
+    check_converted_tokens(*kernels, at::kCPU);
     check_strided_tokens(*kernels, at::kCPU);
   }
 }
@@ -87,7 +88,8 @@ TEST_CASE("the rows of the token loss do not depend on the number of threads") {
 TEST_CASE("the gradients of the token loss are finished in place, so a second backward is refused") {
   const TokenBatch batch = token_batch(4, 3, 10, at::kFloat, at::kCPU);
   const at::Tensor weight = batch.weight.requires_grad_(),
-                   loss = linear_cross_entropy(batch.hidden, weight, batch.target, cpu_linear_cross_entropy_kernels());
+                   loss = linear_cross_entropy(batch.hidden, weight, batch.target, at::kFloat,
+                                               cpu_linear_cross_entropy_kernels());
   loss.backward({}, /*retain_graph=*/true);
   const at::Tensor once = weight.grad().clone();
   CHECK_THROWS_WITH(loss.backward(), ContainsSubstring("modified by an inplace operation"));
@@ -106,7 +108,7 @@ TEST_CASE("the logits of the token loss never exist as a whole") {
       CHECK(static_cast<double>(pieces.bytes) < 0.11 * static_cast<double>(2 * logits));
       const int64_t before = cpu_tensor_memory()->live;
       reset_cpu_tensor_peak();
-      torch::autograd::grad({linear_cross_entropy(hidden, weight, batch.target, *kernels)}, {hidden, weight});
+      torch::autograd::grad({linear_cross_entropy(hidden, weight, batch.target, type, *kernels)}, {hidden, weight});
       // Weight and gradients: 4 values beside the 1000 logits of a class.
       const auto held = static_cast<double>(cpu_tensor_memory()->peak - before - pieces.bytes);
       CHECK(held < 0.03 * static_cast<double>(2 * logits));
@@ -137,7 +139,7 @@ TEST_CASE("kernels for meta tensors allocate what the kernels of the token loss 
                        target = at::zeros({3000}, options.dtype(at::kLong));
       const int64_t before = before_backward();
       const auto gradients =
-          torch::autograd::grad({linear_cross_entropy(hidden, weight, target, kernels)}, {hidden, weight});
+          torch::autograd::grad({linear_cross_entropy(hidden, weight, target, type, kernels)}, {hidden, weight});
       CHECK(gradients[0].sizes() == hidden.sizes());
       CHECK(gradients[1].sizes() == weight.sizes());
       CHECK(gradients[1].scalar_type() == type);
@@ -164,11 +166,15 @@ TEST_CASE("the token loss posts what it did not allocate") {
   StepTrace trace;
   {
     const StepObserver observer(trace.operations);
-    linear_cross_entropy(batch.hidden, weight, batch.target, cpu_linear_cross_entropy_kernels()).backward();
+    linear_cross_entropy(batch.hidden, weight, batch.target, at::kBFloat16, cpu_linear_cross_entropy_kernels())
+        .backward();
+    const at::NoGradGuard evaluation;
+    linear_cross_entropy(batch.hidden, weight, batch.target, at::kBFloat16, cpu_linear_cross_entropy_kernels());
   }
   const Pieces pieces = cpu_linear_cross_entropy_kernels().pieces(1000, 500, at::kBFloat16);
   const TracedOperation* posted = trace.find(kLinearCrossEntropyLabel);
   REQUIRE(posted != nullptr);
+  CHECK(trace.calls(kLinearCrossEntropyLabel) == 1);
   CHECK(posted->number(0) == 1000);
   CHECK(posted->number(1) == 500);
   CHECK(posted->number(2) == pieces.count);

@@ -97,7 +97,7 @@ inline void check_token_gradients(const LinearCrossEntropyKernels& kernels, at::
       const auto loss_of = [&](bool of_hidden, bool of_weight, std::vector<at::Tensor>& gradients) {
         const at::Tensor hidden = batch.hidden.detach().requires_grad_(of_hidden),
                          weight = batch.weight.detach().requires_grad_(of_weight),
-                         loss = linear_cross_entropy(hidden, weight, batch.target, kernels);
+                         loss = linear_cross_entropy(hidden, weight, batch.target, type, kernels);
         std::vector<at::Tensor> inputs;
         if (of_hidden) inputs.push_back(hidden);
         if (of_weight) inputs.push_back(weight);
@@ -122,6 +122,22 @@ inline void check_token_gradients(const LinearCrossEntropyKernels& kernels, at::
     }
 }
 
+/// As under autocast: float32 inputs, computed in 16 bits, get float32 gradients.
+inline void check_converted_tokens(const LinearCrossEntropyKernels& kernels, at::Device device) {
+  at::manual_seed(48);
+  for (const auto type : {at::kBFloat16, at::kHalf}) {
+    const TokenBatch batch = token_batch(70, 24, 100, at::kFloat, device);
+    const TokenGradients wanted = in_float64(batch, 1);
+    const at::Tensor hidden = batch.hidden.detach().requires_grad_(), weight = batch.weight.detach().requires_grad_(),
+                     loss = linear_cross_entropy(hidden, weight, batch.target, type, kernels);
+    CHECK(loss.item<double>() == Approx(wanted.loss.item<double>()).epsilon(tolerance_of(type)));
+    const auto got = torch::autograd::grad({loss}, {hidden, weight});
+    for (const at::Tensor& gradient : got) CHECK(gradient.scalar_type() == at::kFloat);
+    check_norm(got[0], wanted.of_hidden, tolerance_of(type));
+    check_norm(got[1], wanted.of_weight, tolerance_of(type));
+  }
+}
+
 /// Gradients are those of libtorch, also of hidden states and weights that are not contiguous.
 inline void check_strided_tokens(const LinearCrossEntropyKernels& kernels, at::Device device) {
   at::manual_seed(43);
@@ -130,8 +146,8 @@ inline void check_strided_tokens(const LinearCrossEntropyKernels& kernels, at::D
   batch.weight = batch.weight.t().contiguous().t();
   const TokenGradients wanted = in_float64(batch, 1);
   const at::Tensor hidden = batch.hidden.detach().requires_grad_(), weight = batch.weight.detach().requires_grad_();
-  const auto got =
-      torch::autograd::grad({linear_cross_entropy(hidden, weight, batch.target, kernels)}, {hidden, weight});
+  const auto got = torch::autograd::grad({linear_cross_entropy(hidden, weight, batch.target, at::kFloat, kernels)},
+                                         {hidden, weight});
   check_norm(got[0], wanted.of_hidden, 1e-5);
   check_norm(got[1], wanted.of_weight, 1e-5);
 }
@@ -142,7 +158,7 @@ inline void check_only_padding(const LinearCrossEntropyKernels& kernels, at::Dev
   TokenBatch batch = token_batch(4, 6, 15, at::kFloat, device);
   batch.target.fill_(kPadding);
   const at::Tensor hidden = batch.hidden.requires_grad_(), weight = batch.weight.requires_grad_(),
-                   loss = linear_cross_entropy(hidden, weight, batch.target, kernels);
+                   loss = linear_cross_entropy(hidden, weight, batch.target, at::kFloat, kernels);
   CHECK(loss.isnan().item<bool>());
   for (const at::Tensor& gradient : torch::autograd::grad({loss}, {hidden, weight}))
     CHECK(gradient.equal(at::zeros_like(gradient)));
@@ -177,7 +193,7 @@ inline void check_extreme_tokens(const LinearCrossEntropyKernels& kernels, at::D
                            hidden = at::ones({1, 1}, at::TensorOptions(device).dtype(type)),
                            target = at::full({1}, wanted_class, at::TensorOptions(device).dtype(at::kLong)),
                            logits = weight.detach().to(at::kFloat).t().requires_grad_();
-          const at::Tensor loss = linear_cross_entropy(hidden, weight, target, kernels),
+          const at::Tensor loss = linear_cross_entropy(hidden, weight, target, type, kernels),
                            plain = at::cross_entropy_loss(logits, target);
           CHECK(at::allclose(loss, plain, 1e-5, 1e-6, /*equal_nan=*/true));
           const at::Tensor got = torch::autograd::grad({loss}, {weight})[0].to(at::kFloat),

@@ -25,6 +25,7 @@ TEST_CASE("on a GPU, the token loss matches the reference in every type and size
 
 TEST_CASE("on a GPU, the gradients of the token loss match float64") {
   check_token_gradients(tokens_on_host(), at::kCPU);
+  check_converted_tokens(tokens_on_host(), at::kCPU);
   check_strided_tokens(tokens_on_host(), at::kCPU);
 }
 

@@ -5,10 +5,11 @@
 
 namespace trainopt::kernels {
 
-/// The mean loss over the rows that count. Its gradients are computed with it, if gradients are enabled and an input
-/// requires them. Backward multiplies them by the upstream gradient in place, so libtorch refuses a second one. Inputs
-/// that are not contiguous are copied. `kernels` must outlive the graph.
+/// The mean loss over the rows that count, computed with hidden states and weight of type `type`, to which others are
+/// converted. Gradients are computed with the loss, if they are enabled and an input requires one; each is rounded
+/// once, to its input's own type. Backward multiplies them by the upstream gradient in place, so libtorch refuses a
+/// second one. Inputs that are not contiguous are copied. `kernels` must outlive the graph.
 at::Tensor linear_cross_entropy(const at::Tensor& hidden, const at::Tensor& weight, const at::Tensor& target,
-                                const LinearCrossEntropyKernels& kernels);
+                                at::ScalarType type, const LinearCrossEntropyKernels& kernels);
 
 }  // namespace trainopt::kernels

@@ -18,8 +18,9 @@
 
 namespace trainopt::kernels {
 
-// RECORD_FUNCTION labels of the differentiable form (linear_cross_entropy/autograd.h), forward and backward. The first
-// has the inputs rows, classes, number of pieces, bytes of the pieces' buffer, and bytes of plain_bytes().
+// RECORD_FUNCTION labels of the differentiable form (linear_cross_entropy/autograd.h), forward and backward; none is
+// posted without gradients. The first has the inputs rows, classes, number of pieces, bytes of their buffer, and
+// plain_bytes().
 inline constexpr const char *kLinearCrossEntropyLabel = "trainopt::linear_cross_entropy",
                             *kLinearCrossEntropyGradientLabel = "trainopt::linear_cross_entropy_backward";
 
@@ -56,9 +57,9 @@ class LinearCrossEntropyKernels {
   virtual Pieces pieces(int64_t rows, int64_t classes, at::ScalarType type) const = 0;
 };
 
-/// What plain libtorch allocates for logits of this type: the logits, their float32 copy if they have 16 bits, and with
-/// gradients, one of the logits' type.
-int64_t plain_bytes(int64_t rows, int64_t classes, at::ScalarType type, bool with_gradient);
+/// Of the logits in this type, their float32 copy if they have 16 bits, and their gradient: the least that plain
+/// libtorch allocates in training.
+int64_t plain_bytes(int64_t rows, int64_t classes, at::ScalarType type);
 
 /// Plain libtorch operations in float32 on all rows at once: the reference for the other implementations.
 const LinearCrossEntropyKernels& reference_linear_cross_entropy_kernels();

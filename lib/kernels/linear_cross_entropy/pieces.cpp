@@ -97,9 +97,9 @@ LinearCrossEntropy LinearCrossEntropyInPieces::run(const at::Tensor& hidden, con
   return result;
 }
 
-int64_t plain_bytes(int64_t rows, int64_t classes, at::ScalarType type, bool with_gradient) {
-  const int64_t size = bytes_of(type), copy = type == at::kFloat ? 0 : bytes_of(at::kFloat);
-  return rows * classes * (size + copy + (with_gradient ? size : 0));
+int64_t plain_bytes(int64_t rows, int64_t classes, at::ScalarType type) {
+  const int64_t copy = type == at::kFloat ? 0 : bytes_of(at::kFloat);
+  return rows * classes * (2 * bytes_of(type) + copy);
 }
 
 }  // namespace trainopt::kernels
