@@ -1,6 +1,7 @@
 #include "kernels/meta.h"
 
 #include "kernels/head/launched.h"
+#include "kernels/linear_cross_entropy/launched.h"
 #include "kernels/norm/launched.h"
 #include "kernels/pool/launched.h"
 #include "kernels/update/launched.h"
@@ -32,6 +33,7 @@ class NoHeadLaunches : public HeadLaunches {
   void mean(const MeanOperands&, void*) const override {}
   void mean_gradient(const MeanOperands&, void*) const override {}
   void cross_entropy(const LossOperands&, void*) const override {}
+  void mean_loss(const MeanLossOperands&, void*) const override {}
   void finish_gradient(const ScaleOperands&, void*) const override {}
 };
 
@@ -49,6 +51,11 @@ class NoUpdateLaunches : public update::UpdateLaunches {
   void measure(const std::vector<update::Part>&, double*, double*, float*, void*) const override {}
 };
 
+const NoHeadLaunches& no_head_launches() {
+  static const NoHeadLaunches launches;
+  return launches;
+}
+
 }  // namespace
 
 const NormKernels& meta_norm_kernels() {
@@ -64,8 +71,12 @@ const PoolKernels& meta_pool_kernels() {
 }
 
 const HeadKernels& meta_head_kernels() {
-  static const NoHeadLaunches launches;
-  static const LaunchedHeadKernels kernels(launches, at::kMeta);
+  static const LaunchedHeadKernels kernels(no_head_launches(), at::kMeta);
+  return kernels;
+}
+
+const LinearCrossEntropyKernels& meta_linear_cross_entropy_kernels() {
+  static const LaunchedLinearCrossEntropy kernels(no_head_launches(), at::kMeta);
   return kernels;
 }
 

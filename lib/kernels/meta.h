@@ -3,6 +3,7 @@
 #pragma once
 
 #include "kernels/head/head.h"
+#include "kernels/linear_cross_entropy/linear_cross_entropy.h"
 #include "kernels/norm/norm.h"
 #include "kernels/pool/pool.h"
 #include "kernels/update/update.h"
@@ -12,6 +13,7 @@ namespace trainopt::kernels {
 const NormKernels& meta_norm_kernels();
 const PoolKernels& meta_pool_kernels();
 const HeadKernels& meta_head_kernels();
+const LinearCrossEntropyKernels& meta_linear_cross_entropy_kernels();
 
 namespace update {
 const UpdateKernels& meta_kernels();

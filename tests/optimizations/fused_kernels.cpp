@@ -1,12 +1,35 @@
-// The switch fused_kernels: its task and its plan. tests/kernels tests the kernels.
+// The switch fused_kernels: its task, its language head and its plan. tests/kernels tests the kernels.
+#include "device/autocast.h"
 #include "kernels/head_checks.h"
 #include "model/builder.h"
 #include "model/model.h"
 #include "optimizations/fused_kernels/fused_task.h"
+#include "optimizations/fused_kernels/language_head.h"
 #include "recipe/make_plan.h"
+#include "support/plans.h"
+#include "train/memory_forecast.h"
 
 using namespace trainopt;
 using namespace trainopt::test;
+
+namespace {
+
+/// A gpt2 whose logits are most of its memory.
+Recipe language_recipe() {
+  Recipe recipe;
+  recipe.device = "cpu";
+  recipe.model = {.name = ModelKind::gpt2, .layers = 1, .heads = 2, .width = 8, .context = 32, .vocabulary = 1003};
+  recipe.data.dataset = DatasetKind::synthetic;
+  recipe.data.size = 64;
+  recipe.data.batch_size = 16;
+  recipe.optimizer = SgdConfig{.lr = 0.5};
+  recipe.train.max_steps = 3;
+  return recipe;
+}
+
+Plan plan_of(const Recipe& recipe) { return make_plan(recipe, Machine{.cpu = "test", .cores = 2}); }
+
+}  // namespace
 
 TEST_CASE("the fused task has the plain task's outputs, loss, gradients and evaluation loss") {
   Model model = make_model({.name = ModelKind::mlp, .num_classes = 7, .hidden = {5}}, {1, 3, 3}, at::kCPU, 5);
@@ -49,4 +72,92 @@ TEST_CASE("a plan for an assumed GPU uses GPU kernels if the build has them") {
   const Outcome& outcome = plan.switches[0].outcome;
   CHECK(outcome.has_effect == (kernels::cuda_norm_kernels() != nullptr));
   if (!outcome.has_effect) CHECK_THAT(outcome.text, ContainsSubstring("TRAINOPT_CUDA"));
+}
+
+TEST_CASE("the fused language head has the plain one's loss, gradients and types, under autocast too") {
+  at::manual_seed(27);
+  const PlainLanguageHeadOperations plain;
+  const auto fused = fused_kernels::make_fused_language_head(kernels::cpu_linear_cross_entropy_kernels());
+  const at::Tensor hidden = at::randn({3, 50, 16}), weight = at::randn({203, 16}) / 4;
+  at::Tensor target = at::randint(203, {3, 50}, at::kLong);
+  target.select(1, 49).fill_(kIgnoredTarget);
+  for (const auto autocast : {std::optional<at::ScalarType>(), std::optional(at::kBFloat16)})
+    for (const bool has_copy : {false, true}) {
+      if (has_copy && !autocast) continue;
+      const auto run = [&](const LanguageHeadOperations& operations) {
+        const at::Tensor x = hidden.detach().clone().requires_grad_(),
+                         w = weight.to(has_copy ? *autocast : at::kFloat, false, true).requires_grad_();
+        const AutocastGuard guard(at::kCPU, autocast);
+        const at::Tensor loss = operations.loss(x, w, target);
+        auto all = torch::autograd::grad({loss}, {x, w});
+        all.push_back(loss.detach());
+        const at::NoGradGuard evaluation;
+        all.push_back(operations.loss(x, w, target));
+        return all;
+      };
+      const auto got = run(*fused), wanted = run(plain);
+      for (size_t i = 0; i < got.size(); ++i) check_near(got[i], wanted[i], autocast ? 8e-3 : 1e-6);
+    }
+}
+
+TEST_CASE("fused_kernels trains a language model as the plain plan does, without all logits") {
+  Recipe recipe = language_recipe();
+  const auto losses = [&](std::optional<Receipt>& receipt) {
+    const Plan plan = plan_of(recipe);
+    Rows rows;
+    Trainer trainer(plan, {}, rows, never_stopped());
+    trainer.run();
+    for (const auto& [name, requested, found] : receipts(plan.switches, trainer.outcome().trace)) receipt = found;
+    return rows.losses();
+  };
+  std::optional<Receipt> none, receipt;
+  const auto plain = losses(none);
+  const int64_t plain_bytes = forecast_memory(plan_of(recipe)).breakdown.total();
+  recipe.optimizations.fused_kernels = true;
+  const auto fused = losses(receipt);
+  REQUIRE(fused.size() == plain.size());
+  CHECK(plain.front() != plain.back());
+  for (size_t i = 0; i < plain.size(); ++i) CHECK(fused[i] == Approx(plain[i]).epsilon(1e-4));
+  REQUIRE(receipt);
+  CHECK(receipt->effective);
+  CHECK(receipt->reason.empty());
+  // 16 · 32 tokens, 1003 classes: logits and their gradient, less a fifth of the tokens in rows of 1008.
+  CHECK_THAT(receipt->observed, ContainsSubstring("1 of 1 language heads fused, 1 of their gradients; logits in 5 "
+                                                  "pieces: 3.5 MiB not allocated, 406.5 KiB allocated"));
+  const int64_t fused_bytes = forecast_memory(plan_of(recipe)).breakdown.total();
+  CHECK(plain_bytes - fused_bytes > 16 * 32 * 1003 * 4);
+}
+
+TEST_CASE("the receipt of fused_kernels names a language head that is not fused") {
+  Recipe recipe = language_recipe();
+  recipe.optimizations.fused_kernels = true;
+  Plan plan = plan_of(recipe);
+  plan.language_head = Slot<LanguageHeadOperations>(
+      "language head", "plain", [](const BuildContext&) { return std::make_unique<PlainLanguageHeadOperations>(); });
+  Rows rows;
+  Trainer trainer(plan, {}, rows, never_stopped());
+  trainer.run();
+  const auto all = receipts(plan.switches, trainer.outcome().trace);
+  REQUIRE(all.size() == 1);
+  CHECK_THAT(all[0].receipt.observed, ContainsSubstring("0 of 1 language heads fused"));
+  CHECK(all[0].receipt.reason.find("some language heads were not fused") == 0);
+}
+
+TEST_CASE("gradcheck passes the fused language head in every type") {
+  for (const auto type : std::vector<std::optional<amp::Type>>{{}, amp::Type::bfloat16, amp::Type::float16}) {
+    Recipe recipe = language_recipe();
+    recipe.debug.gradcheck = recipe.optimizations.fused_kernels = true;
+    if (type) recipe.optimizations.amp = {true, {.dtype = *type}};
+    const Plan plan = plan_of(recipe);
+    Rows rows;
+    Trainer(plan, {}, rows, never_stopped());
+    REQUIRE(plan.reports.size() == 1);
+    bool checked = false;
+    for (const auto& row : plan.reports[0].second()) {
+      INFO(json_text(row));
+      CHECK(row.at("passed") == true);
+      checked |= row.at("operation") == "linear_cross_entropy";
+    }
+    CHECK(checked);
+  }
 }

@@ -16,16 +16,30 @@ struct MeanOperands {
   void* to;
 };
 
+/// The target of rows that count for nothing, if they may.
+inline constexpr int64_t kIgnoredTarget = -100;
+
 /// rows × classes of `dtype`.
 struct LossOperands {
   DType dtype;
   int64_t rows, classes;
+  /// From a row to the next. Logits past the classes must be −∞; their gradient is 0.
+  int64_t stride;
   const void* logits;
   const int64_t* targets;  ///< one per row; one that is out of range gives NaN
-  void* gradient;          ///< of the sum over rows, × gradient_scale
+  bool ignores;            ///< kIgnoredTarget gives loss and gradient 0
+  void* gradient;          ///< of the sum over rows, × gradient_scale; may be `logits`; null: not wanted
   float* row_losses;
-  float* loss;  ///< the mean of row_losses
   float smoothing, gradient_scale;
+};
+
+/// The mean over rows.
+struct MeanLossOperands {
+  int64_t rows;
+  const float* row_losses;
+  const int64_t* targets;  ///< null: no row is ignored
+  float* loss;             ///< NaN if all rows are ignored
+  float* share;            ///< 1 ÷ the number of rows that are not ignored, at least 1; null: not wanted
 };
 
 /// values ← values · upstream · factor
@@ -45,6 +59,7 @@ class HeadLaunches {
   /// Writes images × channels, ÷ pixels, to every pixel.
   virtual void mean_gradient(const MeanOperands& o, void* queue) const = 0;
   virtual void cross_entropy(const LossOperands& o, void* queue) const = 0;
+  virtual void mean_loss(const MeanLossOperands& o, void* queue) const = 0;
   virtual void finish_gradient(const ScaleOperands& o, void* queue) const = 0;
 };
 

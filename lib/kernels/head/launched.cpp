@@ -72,14 +72,21 @@ CrossEntropy LaunchedHeadKernels::cross_entropy(const at::Tensor& logits, const 
   launches_.cross_entropy({.dtype = dtype_of(logits.scalar_type()),
                            .rows = logits.size(0),
                            .classes = logits.size(1),
+                           .stride = logits.size(1),
                            .logits = logits.const_data_ptr(),
                            .targets = target.const_data_ptr<int64_t>(),
+                           .ignores = false,
                            .gradient = result.gradient.mutable_data_ptr(),
                            .row_losses = row_losses.mutable_data_ptr<float>(),
-                           .loss = result.loss.mutable_data_ptr<float>(),
                            .smoothing = static_cast<float>(smoothing),
                            .gradient_scale = stored_gradient_scale(logits.scalar_type())},
                           queue_of(logits.device()));
+  launches_.mean_loss({.rows = logits.size(0),
+                       .row_losses = row_losses.const_data_ptr<float>(),
+                       .targets = nullptr,
+                       .loss = result.loss.mutable_data_ptr<float>(),
+                       .share = nullptr},
+                      queue_of(logits.device()));
   return result;
 }
 

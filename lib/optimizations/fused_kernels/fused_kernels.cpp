@@ -1,10 +1,14 @@
 #include "optimizations/fused_kernels/fused_kernels.h"
 
+#include "base/units.h"
 #include "kernels/meta.h"
 #include "optimizations/fused_kernels/block_operations.h"
 #include "optimizations/fused_kernels/fused_task.h"
+#include "optimizations/fused_kernels/language_head.h"
 #include "optimizations/option_checks.h"
 #include "train/plan.h"
+
+#include <span>
 
 namespace trainopt::fused_kernels {
 namespace {
@@ -17,6 +21,9 @@ constexpr Fused kFused[] = {
     {"batch-norms", "aten::batch_norm", kernels::kNormLabel, kernels::kNormGradientLabel},
     {"average pools", "aten::adaptive_avg_pool2d", kernels::kAveragePoolLabel, kernels::kAveragePoolGradientLabel},
     {"losses", "aten::cross_entropy_loss", kernels::kCrossEntropyLabel, kernels::kCrossEntropyGradientLabel}};
+constexpr Fused kFusedOfLanguageModels[] = {{"language heads", "aten::cross_entropy_loss",
+                                             kernels::kLinearCrossEntropyLabel,
+                                             kernels::kLinearCrossEntropyGradientLabel}};
 
 /// Does not query the device, because plans are also made for other machines. nullopt in builds without such kernels.
 std::optional<BlockKernels> kernels_for(at::Device device) {
@@ -32,9 +39,18 @@ std::optional<BlockKernels> kernels_for(at::Device device) {
   return BlockKernels{.norm = *norm, .pool = *pool, .head = *head};
 }
 
-Receipt receipt(const StepTrace& seen) {
+/// What a language model's logits in pieces save, as posted by the kernel.
+std::string bytes_not_allocated(const StepTrace& seen) {
+  const TracedOperation* posted = seen.find(kernels::kLinearCrossEntropyLabel);
+  if (posted == nullptr) return "";
+  const auto bytes = [&](size_t i) { return static_cast<double>(posted->number(i)); };
+  return fmt::format("; logits in {} pieces: {} not allocated, {} allocated", posted->number(2),
+                     human_bytes(bytes(4) - bytes(3)), human_bytes(bytes(3)));
+}
+
+Receipt receipt(std::span<const Fused> parts, const StepTrace& seen) {
   Receipt receipt{.observed = "", .effective = false, .reason = ""};
-  for (const auto& [what, plain_name, forward, backward] : kFused) {
+  for (const auto& [what, plain_name, forward, backward] : parts) {
     const int64_t fused = seen.calls(forward);
     const int64_t plain = seen.calls([&](const TracedOperation& operation) {
       return operation.name == plain_name && operation.grad_mode;  // excludes evaluation
@@ -45,8 +61,19 @@ Receipt receipt(const StepTrace& seen) {
     if (plain > 0) receipt.reason += fmt::format("{}some {} were not fused", receipt.reason.empty() ? "" : "; ", what);
     receipt.effective |= fused > 0;
   }
+  receipt.observed += bytes_not_allocated(seen);
   if (!receipt.effective) receipt.reason = "no fused kernel ran in the step";
   return receipt;
+}
+Receipt receipt_of_images(const StepTrace& seen) { return receipt(kFused, seen); }
+Receipt receipt_of_language(const StepTrace& seen) { return receipt(kFusedOfLanguageModels, seen); }
+
+Outcome apply_to_language_model(Plan& plan) {
+  plan.language_head.fill(
+      "fused_kernels", "logits, loss and their gradients in pieces of tokens",
+      [](const BuildContext& context) { return make_fused_language_head(*language_head_kernels(context.device)); });
+  return Outcome::applied("last layer and loss with their gradients in pieces of tokens: no logits of all tokens",
+                          receipt_of_language);
 }
 
 }  // namespace
@@ -60,6 +87,7 @@ void check(OptionChecks& checks) {
 Outcome apply(Plan& plan) {
   if (!kernels_for(plan.device))
     return Outcome::none("this build has no GPU kernels: it was configured with TRAINOPT_CUDA=OFF");
+  if (is_language_model(plan.model.config.name)) return apply_to_language_model(plan);
   plan.task.fill("fused_kernels", "classification: cross entropy and its gradient in one pass",
                  [](const BuildContext& context) {
                    return std::make_unique<FusedClassificationTask>(context.plan.train.label_smoothing,
@@ -68,7 +96,7 @@ Outcome apply(Plan& plan) {
   if (plan.model.layers.batch_norms == 0)
     return Outcome::applied(
         fmt::format("loss and its gradient in one pass; the {} has no batch-norm", word_of(plan.model.config.name)),
-        receipt);
+        receipt_of_images);
   plan.batch_norm.fill("fused_kernels", "fused with addition, ReLU and the stem's max-pool, in two passes",
                        [](const BuildContext& context) { return make_fused_batch_norm(*kernels_for(context.device)); });
   plan.head.fill("fused_kernels", "average pool in one pass, then the linear layer",
@@ -78,7 +106,7 @@ Outcome apply(Plan& plan) {
   return Outcome::applied(
       "batch-norm fused with addition, ReLU and the stem's max-pool (two passes forward, two backward), average pool "
       "(one and one), loss with its gradient (one); activations as NHWC",
-      receipt);
+      receipt_of_images);
 }
 
 }  // namespace trainopt::fused_kernels

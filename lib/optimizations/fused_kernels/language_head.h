@@ -1,0 +1,17 @@
+// The end of a language model in pieces of tokens, without the logits of all tokens.
+#pragma once
+
+#include "kernels/linear_cross_entropy/linear_cross_entropy.h"
+#include "model/language_head_operations.h"
+
+#include <memory>
+
+namespace trainopt::fused_kernels {
+
+/// The kernels of a device, which is not queried: plans are also made for other machines. nullptr in builds without.
+const kernels::LinearCrossEntropyKernels* language_head_kernels(at::Device device);
+
+/// Computes in autocast's type while it is enabled. `kernels` must outlive it.
+std::unique_ptr<LanguageHeadOperations> make_fused_language_head(const kernels::LinearCrossEntropyKernels& kernels);
+
+}  // namespace trainopt::fused_kernels
