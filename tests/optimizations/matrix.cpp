@@ -117,7 +117,6 @@ const std::vector<Entry> kVariants = {
     {"fused_optimizer", [](Recipe& r) { r.optimizations.fused_optimizer = true; }, use_language_model_in_bfloat16},
     {"fused_kernels", fuse_kernels, use_language_model, 1e-5},
     {"fused_kernels", fuse_kernels, use_language_model_in_bfloat16, 5e-2},
-    {"host_allocator", [](Recipe& r) { r.optimizations.host_allocator.on = true; }, use_language_model},
     {"num_workers", [](Recipe& r) { r.data.num_workers = 2; }, use_language_model},
 };
 
