@@ -45,6 +45,7 @@ def write(trainopt, recipe=TEXT, **files):
         (GPT2 + tokens(*range(40)), ["text.bin", "41 tokens of 16 bits", "1104 bytes"]),
         (GPT2[:1000], ["text.bin", "ends within llm.c's header", "1000 bytes"]),
     ],
+    ids=["odd length", "one token short", "empty", "cut after the header", "cut in the header"],
 )
 def test_token_files_that_are_cut(content, says, trainopt):
     write(trainopt, text_bin=content)
@@ -72,6 +73,7 @@ def test_a_token_outside_the_vocabulary(trainopt):
         (ends(5, 20)[:-1], ["text.ends", "15 bytes"]),
         (None, ["text.ends", "No such file"]),
     ],
+    ids=["descending", "beyond the file", "one token", "before the file's end", "odd length", "missing"],
 )
 def test_documents_whose_ends_are_wrong(found, says, trainopt):
     write(trainopt, DOCUMENTS, text_bin=tokens(*range(20)))
