@@ -23,20 +23,22 @@ struct StoredBackward : torch::CustomClassHolder {
 };
 
 struct Operation : torch::autograd::Function<Operation> {
-  static at::Tensor forward(AutogradContext* context, at::TensorList inputs, const ForwardFunction* forward,
-                            BackwardFunction* backward) {
-    variable_list saved;
-    at::Tensor output = (*forward)(saved);
+  static variable_list forward(AutogradContext* context, at::TensorList inputs, const ForwardsFunction* forward,
+                               BackwardFunction* backward) {
+    variable_list saved, outputs = (*forward)(saved);
     context->save_for_backward(std::move(saved));
+    context->set_materialize_grads(outputs.size() ==
+                                   1);  // as zeros; of several, those that did not arrive stay undefined
     context->saved_data[kBackward] =
         c10::IValue::make_capsule(c10::make_intrusive<StoredBackward>(std::move(*backward), inputs.size()));
-    return output;
+    return outputs;
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     const auto capsule = context->saved_data[kBackward].toCapsule();
     const auto& stored = static_cast<const StoredBackward&>(*capsule);
-    BackwardCall call{.saved = context->get_saved_variables(), .gradient = gradients[0], .needed = {}};
+    BackwardCall call{
+        .saved = context->get_saved_variables(), .gradient = gradients[0], .gradients = gradients, .needed = {}};
     for (size_t i = 0; i < stored.inputs; ++i) call.needed.push_back(context->needs_input_grad(i));
     variable_list results = stored.function(std::move(call));
     TRAINOPT_CHECK_EQUAL(results.size(), stored.inputs);
@@ -49,6 +51,12 @@ struct Operation : torch::autograd::Function<Operation> {
 
 at::Tensor differentiable(const std::vector<at::Tensor>& inputs, const ForwardFunction& forward,
                           BackwardFunction backward) {
+  const ForwardsFunction one = [&](std::vector<at::Tensor>& saved) { return std::vector<at::Tensor>{forward(saved)}; };
+  return differentiable_outputs(inputs, one, std::move(backward))[0];
+}
+
+std::vector<at::Tensor> differentiable_outputs(const std::vector<at::Tensor>& inputs, const ForwardsFunction& forward,
+                                               BackwardFunction backward) {
   return Operation::apply(at::TensorList(inputs), &forward, &backward);
 }
 

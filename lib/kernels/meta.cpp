@@ -1,6 +1,8 @@
 #include "kernels/meta.h"
 
+#include "kernels/gelu/launched.h"
 #include "kernels/head/launched.h"
+#include "kernels/layer_norm/launched.h"
 #include "kernels/linear_cross_entropy/launched.h"
 #include "kernels/norm/launched.h"
 #include "kernels/pool/launched.h"
@@ -35,6 +37,20 @@ class NoHeadLaunches : public HeadLaunches {
   void cross_entropy(const LossOperands&, void*) const override {}
   void mean_loss(const MeanLossOperands&, void*) const override {}
   void finish_gradient(const ScaleOperands&, void*) const override {}
+};
+
+class NoLayerNormLaunches : public LayerNormLaunches {
+ public:
+  void forward(const LayerNormOperands&, void*) const override {}
+  int64_t partials(const LayerNormGradientOperands&) const override { return 0; }
+  void backward(const LayerNormGradientOperands&, void*) const override {}
+};
+
+class NoGeluLaunches : public GeluLaunches {
+ public:
+  int64_t partials(const GeluOperands&) const override { return 0; }
+  void forward(const GeluOperands&, void*) const override {}
+  void backward(const GeluOperands&, const GeluSums&, void*) const override {}
 };
 
 class NoUpdateLaunches : public update::UpdateLaunches {
@@ -77,6 +93,18 @@ const HeadKernels& meta_head_kernels() {
 
 const LinearCrossEntropyKernels& meta_linear_cross_entropy_kernels() {
   static const LaunchedLinearCrossEntropy kernels(no_head_launches(), at::kMeta);
+  return kernels;
+}
+
+const LayerNormKernels& meta_layer_norm_kernels() {
+  static const NoLayerNormLaunches launches;
+  static const LaunchedLayerNormKernels kernels(launches, at::kMeta);
+  return kernels;
+}
+
+const GeluKernels& meta_gelu_kernels() {
+  static const NoGeluLaunches launches;
+  static const LaunchedGeluKernels kernels(launches, at::kMeta);
   return kernels;
 }
 

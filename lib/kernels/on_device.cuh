@@ -37,6 +37,9 @@ __device__ inline float fast_exp2(float x) {
   return result;
 }
 
+/// 1 / x with an error of one unit in the last place; 0 beyond 2^126.
+__device__ inline float fast_reciprocal(float x) { return __fdividef(1.0f, x); }
+
 /// The low word of two words shifted right by `bits`, less than 32.
 __device__ inline uint32_t words_shifted(uint32_t low, uint32_t high, unsigned bits) {
   return __funnelshift_r(low, high, bits);

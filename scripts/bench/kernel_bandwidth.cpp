@@ -1,21 +1,26 @@
-// Measures the bandwidth of each pass of the kernels norm, pool, head, update and image_finish, relative to a plain
-// copy. Prints one JSON object per line: pass, type, MiB that it must move, its bandwidth ÷ the copy's. Pass and copy
-// take turns; the ratio is the median over the turns.
+// Measures the bandwidth of each pass of the kernels norm, pool, head, layer_norm, gelu, update and image_finish,
+// relative to a plain copy. Prints one JSON object per line: pass, type, MiB that it must move, its bandwidth ÷ the
+// copy's. Pass and copy take turns; the ratio is the median over the turns. Names in `[…]` are the same work by
+// libtorch.
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/json.h"
 #include "device/device.h"
 #include "device/caching_allocator.h"
 #include "device/tensor.h"
+#include "kernels/gelu/gelu.h"
 #include "kernels/head/head.h"
 #include "kernels/image_finish/image_finish.h"
 #include "kernels/image_finish/placement_rows.h"
+#include "kernels/layer_norm/layer_norm.h"
 #include "kernels/pool/pool.h"
 #include "kernels/update/update.h"
 #include "metrics/summary.h"
 
 #include <ATen/ops/_fused_adamw.h>
 #include <ATen/ops/_fused_sgd.h>
+#include <ATen/ops/gelu_backward.h>
+#include <ATen/ops/native_layer_norm_backward.h>
 #include <ATen/Parallel.h>
 
 #include <cstdio>
@@ -78,8 +83,7 @@ void report(const std::vector<Pass>& passes, const at::Tensor& x, int turns) {
   }
 }
 
-/// Measures updates of one tensor of x's size, which stays unchanged because the learning rate is 0. Names in `[…]` are
-/// libtorch's own updates.
+/// Measures updates of one tensor of x's size, which stays unchanged because the learning rate is 0.
 void report_updates(const update::UpdateKernels& kernels, const at::Tensor& x, int turns) {
   const at::Tensor parameter = at::randn_like(x), gradient = at::randn_like(x), first = at::zeros_like(x),
                    second = at::zeros_like(x);
@@ -123,6 +127,51 @@ void report_updates(const update::UpdateKernels& kernels, const at::Tensor& x, i
           kernels.adam(adamw, updates, {p, g, m, v, c}, clear);
         }}},
       x, turns);
+}
+
+/// Measures layer norm over 768 columns with a branch and a result of x's type and a float32 residual, as under
+/// autocast, and GELU over 3072 columns. Linear layers of libtorch add the bias themselves, so its GELU has none.
+void report_rows(const at::Tensor& x, int turns) {
+  const bool on_cpu = x.is_cpu();
+  const LayerNormKernels& norms = on_cpu ? cpu_layer_norm_kernels() : *cuda_layer_norm_kernels();
+  const GeluKernels& gelus = on_cpu ? cpu_gelu_kernels() : *cuda_gelu_kernels();
+  constexpr int64_t kWidth = 768;
+  const auto type = x.scalar_type();
+  const at::Tensor branch = x.view(-1).slice(0, 0, x.numel() / (4 * kWidth) * 4 * kWidth).view({-1, kWidth}),
+                   residual = at::randn(branch.sizes(), x.device()), of_sum = at::randn_like(residual),
+                   of_normalized = at::randn_like(branch), weight = at::randn({kWidth}, x.device()),
+                   bias = at::randn({kWidth}, x.device());
+  const LayerNormParameters norm{weight, bias, 1e-5};
+  const LayerNormResult result = norms.forward(residual, branch, norm, type);
+  const at::Tensor mean = result.by.mean.unsqueeze(1), rstd = result.by.rstd.unsqueeze(1);
+  const double wide = 4 / static_cast<double>(x.element_size()), copy = wide > 1 ? 1 : 0;
+  std::vector<Pass> passes{
+      {"layer norm", 1 + wide, [&] { norms.forward(residual, {}, norm, type); }},
+      {"[layer norm]", 1 + wide, [&] { at::layer_norm(residual, {kWidth}, weight, bias, 1e-5).to(type); }},
+      {"add, layer norm", 2 + 2 * wide, [&] { norms.forward(residual, branch, norm, type); }},
+      {"[add, layer norm]", 2 + 2 * wide,
+       [&] { at::layer_norm(residual + branch, {kWidth}, weight, bias, 1e-5).to(type); }},
+      {"add, layer norm, gradients", 1 + 3 * wide + copy,
+       [&] {
+         norms.backward({of_normalized, of_sum}, result.sum, result.by, weight, at::kFloat, type);
+       }},
+      {"[add, layer norm, gradients]", 1 + 3 * wide + copy, [&] {
+         const auto [of_input, of_weight, of_bias] = at::native_layer_norm_backward(
+             of_normalized.to(at::kFloat), result.sum, {kWidth}, mean, rstd, weight, bias, {true, true, true});
+         (of_input + of_sum).to(type);
+       }}};
+  const at::Tensor hidden = branch.view({-1, 4 * kWidth}), gradient = of_normalized.view({-1, 4 * kWidth}),
+                   of_hidden = at::randn({4 * kWidth}, x.device());
+  for (const auto& [name, form, word] :
+       {std::tuple{"gelu", Gelu::exact, "none"}, std::tuple{"gelu, tanh", Gelu::tanh, "tanh"}}) {
+    const std::string of = name;
+    passes.push_back({of, 2, [&, form = form] { gelus.forward(hidden, of_hidden, form); }});
+    passes.push_back({"[" + of + "]", 2, [&, word = word] { at::gelu(hidden, word); }});
+    passes.push_back({of + ", gradients", 3, [&, form = form] { gelus.backward(gradient, hidden, of_hidden, form); }});
+    passes.push_back(
+        {"[" + of + ", gradients]", 3, [&, word = word] { at::gelu_backward(gradient, hidden, word).sum(0); }});
+  }
+  report(passes, x, turns);
 }
 
 /// Measures the conversion of 224 × 224 windows of 232 × 232 images to x's type; half of the images are mirrored.
@@ -207,6 +256,7 @@ int main(int argc, char** argv) {
          [&] { head_kernels.finish_gradient(loss.gradient, upstream); }},
     };
     report(passes, x, turns);
+    report_rows(at::randn({x.numel()}, device).to(type), turns);
     report_image_finish(x, images * 4, turns);
     if (type == at::kFloat) report_updates(device.is_cpu() ? update::cpu_kernels() : *update::cuda_kernels(), x, turns);
   }

@@ -271,7 +271,9 @@ TEST_CASE("switches for networks of convolutions say why they have no effect on 
   CHECK_FALSE(outcomes.at("winograd").has_effect);
   CHECK(outcomes.at("winograd").text == "the vit has no 3×3 convolutions");
   CHECK(outcomes.at("fused_kernels").has_effect);
-  CHECK(outcomes.at("fused_kernels").text == "loss and its gradient in one pass; the vit has no batch-norm");
+  CHECK(outcomes.at("fused_kernels").text ==
+        "layer norm with the addition before it and GELU with the bias before it (one pass each way), loss with its "
+        "gradient (one)");
 }
 
 TEST_CASE("the table in the README matches the catalogue") {

@@ -169,6 +169,8 @@ inline float with_sign_of(float of, float number) { return std::signbit(of) ? -n
 
 inline float fast_exp2(float x) { return std::exp2(x); }
 
+inline float fast_reciprocal(float x) { return 1 / x; }
+
 inline uint32_t words_shifted(uint32_t low, uint32_t high, unsigned bits) {
   return static_cast<uint32_t>((uint64_t{high} << 32 | low) >> bits);
 }

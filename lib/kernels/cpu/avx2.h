@@ -85,6 +85,15 @@ struct Avx2 {
   static Numbers multiply_add(Numbers a, Numbers b, Numbers c) { return _mm256_fmadd_ps(a, b, c); }
   /// Returns b where either is NaN.
   static Numbers larger(Numbers a, Numbers b) { return _mm256_max_ps(a, b); }
+  static Numbers smaller(Numbers a, Numbers b) { return _mm256_min_ps(a, b); }
+  static Numbers magnitude(Numbers values) { return _mm256_andnot_ps(of(-0.0f), values); }
+  /// 1 / values, with a relative error below 3e-7; NaN for 0 and infinity.
+  static Numbers reciprocal(Numbers values) {
+    const Numbers near = _mm256_rcp_ps(values);  // to 12 bits; then one step of Newton's method
+    return multiply_add(near, _mm256_fnmadd_ps(values, near, of(1)), near);
+  }
+  /// The same, or faster with an error below 7e-5 if the CPU can.
+  static Numbers near_reciprocal(Numbers values) { return reciprocal(values); }
   static Numbers rounded(Numbers values) {
     return _mm256_round_ps(values, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
   }
@@ -92,6 +101,10 @@ struct Avx2 {
   static Numbers times_two_to(Numbers values, Numbers n) {
     return _mm256_castsi256_ps(
         _mm256_add_epi32(_mm256_castps_si256(values), _mm256_slli_epi32(_mm256_cvtps_epi32(n), 23)));
+  }
+  /// The same with n ≤ 0, and 0 for a result that is not a normal number.
+  static Numbers times_two_to_or_zero(Numbers values, Numbers n) {
+    return except(greater(of(-125), n), times_two_to(values, n));
   }
   /// Horizontal reductions, by halves.
   static float largest(Numbers values) {

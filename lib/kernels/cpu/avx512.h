@@ -81,10 +81,18 @@ struct Avx512 {
   static Positions all(int position) { return _mm512_set1_epi32(position); }
   static Numbers multiply_add(Numbers a, Numbers b, Numbers c) { return _mm512_fmadd_ps(a, b, c); }
   static Numbers larger(Numbers a, Numbers b) { return _mm512_max_ps(a, b); }
+  static Numbers smaller(Numbers a, Numbers b) { return _mm512_min_ps(a, b); }
+  static Numbers magnitude(Numbers values) { return _mm512_abs_ps(values); }
+  static Numbers reciprocal(Numbers values) {
+    const Numbers near = _mm512_rcp14_ps(values);
+    return multiply_add(near, _mm512_fnmadd_ps(values, near, of(1)), near);
+  }
+  static Numbers near_reciprocal(Numbers values) { return _mm512_rcp14_ps(values); }
   static Numbers rounded(Numbers values) {
     return _mm512_roundscale_ps(values, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
   }
   static Numbers times_two_to(Numbers values, Numbers n) { return _mm512_scalef_ps(values, n); }
+  static Numbers times_two_to_or_zero(Numbers values, Numbers n) { return times_two_to(values, n); }
   static float largest(Numbers values) { return _mm512_reduce_max_ps(values); }
   static float total(Numbers values) { return _mm512_reduce_add_ps(values); }
   static Mask first(int64_t count) { return static_cast<Mask>((1u << count) - 1); }
@@ -108,11 +116,14 @@ struct Avx512 {
   static __m256i narrowed(Numbers values) {
     const __m512i bits = _mm512_castps_si512(values),
                   odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
-    const __m512i rounded =
-        _mm512_srli_epi32(_mm512_add_epi32(_mm512_add_epi32(bits, _mm512_set1_epi32(0x7fff)), odd), 16);
+    const __m512i rounded = _mm512_add_epi32(_mm512_add_epi32(bits, _mm512_set1_epi32(0x7fff)), odd);
     // NaN must not round to infinity.
-    return _mm512_cvtepi32_epi16(
-        _mm512_mask_mov_epi32(rounded, _mm512_cmp_ps_mask(values, values, _CMP_UNORD_Q), _mm512_set1_epi32(0x7fc0)));
+    const __m512i kept =
+        _mm512_mask_mov_epi32(rounded, _mm512_cmp_ps_mask(values, values, _CMP_UNORD_Q), _mm512_set1_epi32(0x7fc00000));
+    // The upper halves. One permutation is faster than a shift and a conversion.
+    alignas(32) static constexpr int16_t kUpper[16] = {1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31};
+    const __m512i upper = _mm512_castsi256_si512(_mm256_load_si256(reinterpret_cast<const __m256i*>(kUpper)));
+    return _mm512_castsi512_si256(_mm512_permutexvar_epi16(upper, kept));
   }
 };
 

@@ -7,10 +7,10 @@
 
 namespace trainopt::kernels {
 
-/// Calls work(type) with a value of the tensor's element type.
+/// Calls work(type) with a value of this type.
 template <class F>
-auto by_type(const at::Tensor& x, const F& work) {
-  switch (x.scalar_type()) {
+auto by_type(at::ScalarType type, const F& work) {
+  switch (type) {
     case at::kFloat:
       return work(float());
     case at::kBFloat16:
@@ -20,6 +20,11 @@ auto by_type(const at::Tensor& x, const F& work) {
     default:
       throw BrokenInvariant("kernels support only float32, bfloat16 and float16");
   }
+}
+/// The same with the tensor's element type.
+template <class F>
+auto by_type(const at::Tensor& x, const F& work) {
+  return by_type(x.scalar_type(), work);
 }
 
 /// Whether this CPU has the instructions that the AVX-512 files are compiled for.

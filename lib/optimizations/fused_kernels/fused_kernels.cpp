@@ -5,6 +5,7 @@
 #include "optimizations/fused_kernels/block_operations.h"
 #include "optimizations/fused_kernels/fused_task.h"
 #include "optimizations/fused_kernels/language_head.h"
+#include "optimizations/fused_kernels/row_operations.h"
 #include "optimizations/option_checks.h"
 #include "train/plan.h"
 
@@ -17,13 +18,20 @@ struct Fused {
   const char *what, *plain, *forward,
       *backward;  ///< for the receipt; libtorch's operation; our kernel's label and its gradient's
 };
+constexpr Fused kLayerNorms{"layer norms", "aten::layer_norm", kernels::kLayerNormLabel,
+                            kernels::kLayerNormGradientLabel},
+    kGelus{"GELUs", "aten::gelu", kernels::kGeluLabel, kernels::kGeluGradientLabel};
 constexpr Fused kFused[] = {
+    kLayerNorms,
+    kGelus,
     {"batch-norms", "aten::batch_norm", kernels::kNormLabel, kernels::kNormGradientLabel},
     {"average pools", "aten::adaptive_avg_pool2d", kernels::kAveragePoolLabel, kernels::kAveragePoolGradientLabel},
     {"losses", "aten::cross_entropy_loss", kernels::kCrossEntropyLabel, kernels::kCrossEntropyGradientLabel}};
-constexpr Fused kFusedOfLanguageModels[] = {{"language heads", "aten::cross_entropy_loss",
-                                             kernels::kLinearCrossEntropyLabel,
-                                             kernels::kLinearCrossEntropyGradientLabel}};
+constexpr Fused kFusedOfLanguageModels[] = {
+    kLayerNorms,
+    kGelus,
+    {"language heads", "aten::cross_entropy_loss", kernels::kLinearCrossEntropyLabel,
+     kernels::kLinearCrossEntropyGradientLabel}};
 
 /// Does not query the device, because plans are also made for other machines. nullopt in builds without such kernels.
 std::optional<BlockKernels> kernels_for(at::Device device) {
@@ -68,12 +76,25 @@ Receipt receipt(std::span<const Fused> parts, const StepTrace& seen) {
 Receipt receipt_of_images(const StepTrace& seen) { return receipt(kFused, seen); }
 Receipt receipt_of_language(const StepTrace& seen) { return receipt(kFusedOfLanguageModels, seen); }
 
+constexpr const char* kRowOperations =
+    "layer norm with the addition before it and GELU with the bias before it (one pass each way)";
+
+void fuse_row_operations(Plan& plan) {
+  plan.layer_norm.fill(
+      "fused_kernels", "with the residual addition before it, in one pass",
+      [](const BuildContext& context) { return make_fused_layer_norm(*row_kernels_for(context.device)); });
+  plan.gelu.fill("fused_kernels", "with the bias of the linear layer, in one pass",
+                 [](const BuildContext& context) { return make_fused_gelu(*row_kernels_for(context.device)); });
+}
+
 Outcome apply_to_language_model(Plan& plan) {
   plan.language_head.fill(
       "fused_kernels", "logits, loss and their gradients in pieces of tokens",
       [](const BuildContext& context) { return make_fused_language_head(*language_head_kernels(context.device)); });
-  return Outcome::applied("last layer and loss with their gradients in pieces of tokens: no logits of all tokens",
-                          receipt_of_language);
+  return Outcome::applied(
+      fmt::format("{}; last layer and loss with their gradients in pieces of tokens: no logits of all tokens",
+                  kRowOperations),
+      receipt_of_language);
 }
 
 }  // namespace
@@ -87,6 +108,8 @@ void check(OptionChecks& checks) {
 Outcome apply(Plan& plan) {
   if (!kernels_for(plan.device))
     return Outcome::none("this build has no GPU kernels: it was configured with TRAINOPT_CUDA=OFF");
+  const bool transformer = has_attention(plan.model.config.name);
+  if (transformer) fuse_row_operations(plan);
   if (is_language_model(plan.model.config.name)) return apply_to_language_model(plan);
   plan.task.fill("fused_kernels", "classification: cross entropy and its gradient in one pass",
                  [](const BuildContext& context) {
@@ -94,9 +117,10 @@ Outcome apply(Plan& plan) {
                                                                     kernels_for(context.device)->head);
                  });
   if (plan.model.layers.batch_norms == 0)
-    return Outcome::applied(
-        fmt::format("loss and its gradient in one pass; the {} has no batch-norm", word_of(plan.model.config.name)),
-        receipt_of_images);
+    return Outcome::applied(transformer ? fmt::format("{}, loss with its gradient (one)", kRowOperations)
+                                        : fmt::format("loss and its gradient in one pass; the {} has no batch-norm",
+                                                      word_of(plan.model.config.name)),
+                            receipt_of_images);
   plan.batch_norm.fill("fused_kernels", "fused with addition, ReLU and the stem's max-pool, in two passes",
                        [](const BuildContext& context) { return make_fused_batch_norm(*kernels_for(context.device)); });
   plan.head.fill("fused_kernels", "average pool in one pass, then the linear layer",

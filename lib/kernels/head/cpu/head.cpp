@@ -1,33 +1,20 @@
 #include "base/error.h"
 #include "device/tensor.h"
 #include "kernels/cpu/by_type.h"
-#include "kernels/cpu/row_loops.h"
+#include "kernels/cpu/pieces.h"
 #include "kernels/head/cpu/rows.h"
 #include "kernels/head/head.h"
 
-#include <ATen/Parallel.h>
 #include <c10/util/Exception.h>
 
-#include <algorithm>
 #include <cmath>
 #include <numeric>
 
 namespace trainopt::kernels {
 namespace {
 
-/// Values per thread below which starting another thread does not pay.
-constexpr int64_t kGrain = 32768;
-
-/// Calls work(first, last) on ranges of `count` items of `size` values each, in parallel.
-template <class F>
-void parallel_ranges(int64_t count, int64_t size, const F& work) {
-  at::parallel_for(0, count, std::max<int64_t>(1, kGrain / std::max<int64_t>(1, size)), work);
-}
-
 /// A contiguous matrix on the CPU.
 void check_rows(const at::Tensor& rows) { TRAINOPT_CHECK(rows.dim() == 2 && rows.is_cpu() && rows.is_contiguous()); }
-
-std::vector<float> room_for(int64_t numbers) { return std::vector<float>(static_cast<size_t>(numbers + kMaxLanes)); }
 
 class CpuHeadKernels : public HeadKernels {
  public:

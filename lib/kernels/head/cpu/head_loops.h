@@ -1,6 +1,7 @@
 // The loops of HeadRows for vectors V; see kernels/cpu/row_loops.h.
 #pragma once
 
+#include "kernels/cpu/exponential.h"
 #include "kernels/cpu/row_loops.h"
 #include "kernels/head/cpu/rows.h"
 
@@ -58,21 +59,6 @@ struct HeadLoops : RowLoops<V, T> {
 
   // ---- a row of logits ----
 
-  /// e^x for x ≤ 0, with relative error below 3e-7; 0 below −87, where the normal numbers of float32 end; NaN stays
-  /// NaN. x = n · ln 2 + r; e^r is the minimax polynomial of degree 5 for relative error in [−ln 2 / 2, ln 2 / 2], with
-  /// error 9.2e-8 (Lawson's algorithm, constant term fixed at 1).
-  static Numbers exponential(Numbers x) {
-    const Numbers n = V::rounded(x * V::of(1.44269504f));
-    const Numbers r =
-        V::multiply_add(n, V::of(1.90465430e-9f), V::multiply_add(n, V::of(-0.693147182f), x));  // ln 2 in two parts
-    Numbers y = V::multiply_add(r, V::of(8.29027264e-3f), V::of(4.18981630e-2f));
-    y = V::multiply_add(r, y, V::of(0.166676381f));
-    y = V::multiply_add(r, y, V::of(0.499991478f));
-    y = V::multiply_add(r, y, V::of(0.999999706f));
-    y = V::multiply_add(r, y, V::of(1));
-    return V::except(V::greater(V::of(-87), x), V::times_two_to(y, n));
-  }
-
   template <bool kGapSum>
   static RowSums exponentials_of(const T* logits, int64_t classes, float* exponentials) {
     // Starts from the lowest number, not −∞, because −∞ − −∞ would be NaN. A NaN that is lost here still reaches the
@@ -86,7 +72,7 @@ struct HeadLoops : RowLoops<V, T> {
     const Numbers top = V::of(largest);
     Numbers sum = V::zero(), gap_sum = V::zero();
     Base::each_vector(classes, [&, logits, exponentials](int64_t c, const auto& lanes) {
-      const Numbers below = lanes.load(logits + c) - top, e = exponential(below);
+      const Numbers below = lanes.load(logits + c) - top, e = exponential<V>(below);
       V::store(exponentials + c, e);
       sum += lanes.values_or(e, V::zero());
       if constexpr (kGapSum) gap_sum -= lanes.values_or(below, V::zero());

@@ -16,10 +16,11 @@ class CpuNormKernels : public NormKernels {
     const TwoSums sums = by_type(x, [&, rows = rows, channels = channels](auto type) {
       using T = decltype(type);
       const T* in = x.const_data_ptr<T>();
-      return sums_over(rows, channels,
-                       [&, run = loops<T>().moments](int64_t first, int64_t count, float* distances, float* squares) {
-                         run(in + first * channels, count, channels, pivot, distances, squares);
-                       });
+      return sums_over<2>(
+          rows, channels,
+          [&, run = loops<T>().moments](int64_t first, int64_t count, float* distances, float* squares) {
+            run(in + first * channels, count, channels, pivot, distances, squares);
+          });
     });
     at::Tensor means = by_channel(x), variances = by_channel(x);
     for (int64_t c = 0; c < channels; ++c) {
@@ -95,12 +96,12 @@ class CpuNormKernels : public NormKernels {
       const T *in = x.const_data_ptr<T>(), *from = gradient.const_data_ptr<T>(),
               *output = y.defined() ? y.const_data_ptr<T>() : in;
       T* passed = g.defined() ? g.mutable_data_ptr<T>() : nullptr;
-      return sums_over(rows, channels,
-                       [&, run = loops<T>().sums](int64_t first, int64_t count, float* gradients, float* products) {
-                         const int64_t at = first * channels;
-                         run(gate, from + at, in + at, output + at, passed ? passed + at : nullptr, count, channels,
-                             middle, factor, offset, gradients, products);
-                       });
+      return sums_over<2>(rows, channels,
+                          [&, run = loops<T>().sums](int64_t first, int64_t count, float* gradients, float* products) {
+                            const int64_t at = first * channels;
+                            run(gate, from + at, in + at, output + at, passed ? passed + at : nullptr, count, channels,
+                                middle, factor, offset, gradients, products);
+                          });
     });
     return coefficients_of(sums, x, by, rows);
   }

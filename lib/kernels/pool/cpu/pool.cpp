@@ -51,11 +51,11 @@ class CpuPoolKernels : public PoolKernels {
     const TwoSums sums = by_type(gradient, [&, rows = rows, channels = channels](auto type) {
       using T = decltype(type);
       const T *from = gradient.const_data_ptr<T>(), *chosen = pooled.chosen.const_data_ptr<T>();
-      return sums_over(rows, channels,
-                       [&, run = loops<T>().sums](int64_t first, int64_t many, float* gradients, float* products) {
-                         const int64_t at = first * channels;
-                         run(from + at, positions + at, chosen + at, many, channels, middle, gradients, products);
-                       });
+      return sums_over<2>(rows, channels,
+                          [&, run = loops<T>().sums](int64_t first, int64_t many, float* gradients, float* products) {
+                            const int64_t at = first * channels;
+                            run(from + at, positions + at, chosen + at, many, channels, middle, gradients, products);
+                          });
     });
     return coefficients_of(sums, gradient, by, count);
   }

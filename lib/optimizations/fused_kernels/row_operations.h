@@ -1,0 +1,28 @@
+// The layer norms and GELUs of a transformer and their gradients, on fused kernels.
+#pragma once
+
+#include "kernels/gelu/gelu.h"
+#include "kernels/layer_norm/layer_norm.h"
+#include "model/gelu_operations.h"
+#include "model/layer_norm_operations.h"
+
+#include <memory>
+#include <optional>
+
+namespace trainopt::fused_kernels {
+
+/// The kernels of one device. They must outlive their users.
+struct RowKernels {
+  const kernels::LayerNormKernels& layer_norm;
+  const kernels::GeluKernels& gelu;
+};
+
+/// Does not query the device, because plans are also made for other machines. nullopt in builds without such kernels.
+std::optional<RowKernels> row_kernels_for(at::Device device);
+
+/// Normalised values have autocast's type while it is enabled, since a linear layer follows.
+std::unique_ptr<LayerNormOperations> make_fused_layer_norm(const RowKernels& kernels);
+/// The linear layer's product is libtorch's; its bias is added together with GELU.
+std::unique_ptr<GeluOperations> make_fused_gelu(const RowKernels& kernels);
+
+}  // namespace trainopt::fused_kernels
