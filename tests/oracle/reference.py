@@ -121,7 +121,7 @@ def save_initial_weights(model: dict, path) -> None:
     for parameter in network.parameters():
         if not parameter.any():
             nn.init.normal_(parameter, std=0.1)
-    save_file(network.state_dict(), path)
+    save_file({name: tensor.contiguous() for name, tensor in network.state_dict().items()}, path)
 
 
 def schedule_factor(scheduler: dict, n: int) -> float:
@@ -139,6 +139,17 @@ def schedule_factor(scheduler: dict, n: int) -> float:
         progress = (n - warmup) / max(1, total - warmup)
         return max(0.0, 0.5 * (1.0 + math.cos(math.pi * 2.0 * 0.5 * progress)))
     return 1.0
+
+
+def groups_of(network: nn.Module, options: dict) -> list[dict]:
+    """The parameters that no_decay names are a group of their own."""
+    words = options.get("no_decay", [])
+    norms = {id(p) for m in network.modules() if isinstance(m, nn.LayerNorm) for p in m.parameters()}
+    decayed, undecayed = [], []
+    for name, parameter in network.named_parameters():
+        excluded = ("norm" in words and id(parameter) in norms) or ("bias" in words and name.endswith("bias"))
+        (undecayed if excluded else decayed).append(parameter)
+    return [{"params": decayed}, *([{"params": undecayed, "weight_decay": 0.0}] if undecayed else [])]
 
 
 def build_optimizer(options: dict, parameters) -> torch.optim.Optimizer:
@@ -178,7 +189,7 @@ def run(recipe: dict, steps: list[Step]) -> Trace:
     network.load_state_dict(load_file(recipe["model"]["weights"]))
     network.train()
     options, train = recipe["optimizer"], recipe["train"]
-    optimizer = build_optimizer(options, network.parameters())
+    optimizer = build_optimizer(options, groups_of(network, options))
     scheduler = dict(recipe.get("scheduler", {}))
     scheduler["total_steps"] = scheduler.get("total_steps") or train["max_steps"]
     amp = recipe.get("optimizations", {}).get("amp", False)
@@ -193,7 +204,8 @@ def run(recipe: dict, steps: list[Step]) -> Trace:
     trace = Trace(network=network)
     for n, step in enumerate(steps):
         rate = options["lr"] * schedule_factor(scheduler, n)
-        optimizer.param_groups[0]["lr"] = rate
+        for group in optimizer.param_groups:
+            group["lr"] = rate
         optimizer.zero_grad()
         outputs, loss_sum = [], 0.0
         for input, target in zip(

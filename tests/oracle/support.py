@@ -59,6 +59,19 @@ def recipe(*changes: dict) -> dict:
     return result
 
 
+VOCABULARY = 97
+
+
+def write_tokens(path: Path, count: int = 6000) -> Path:
+    """16-bit tokens below VOCABULARY that depend on those before them, so that there is something to learn."""
+    random = np.random.default_rng(5)
+    tokens = [1]
+    for step in random.integers(0, 4, count - 1):
+        tokens.append(int(tokens[-1] * 31 + step + 7) % VOCABULARY)
+    np.asarray(tokens, dtype="<u2").tofile(path)
+    return path
+
+
 def trainopt(*arguments, expect: int = 0) -> subprocess.CompletedProcess:
     binary = os.environ.get("TRAINOPT_BINARY")
     if not binary:

@@ -3,6 +3,7 @@ request, so that both see the same state of the machine. The device is idle at b
 PyTorch itself.
 """
 
+import ctypes.util
 import json
 import os
 import socket
@@ -27,6 +28,7 @@ class Sides:
     recipe: Path
     python: str = sys.executable
     trainopt_environment: dict = field(default_factory=lambda: dict(os.environ))
+    torch_environment: dict = field(default_factory=lambda: dict(os.environ))
     deadline: float = float("inf")
 
 
@@ -116,4 +118,13 @@ def torch_arm(sides: Sides, folder: Path, way: str, options: dict) -> Arm:
         for word in ([f"--{key}"] if value is True else [f"--{key}", value])
     ]
     command = [sides.python, SERVE, "--socket", "{socket}", "--way", way, *words]
-    return Arm(way, command, folder / f"{way.replace(' ', '-')}.log", dict(os.environ), sides.deadline)
+    return Arm(way, command, folder / f"{way.replace(' ', '-')}.log", sides.torch_environment, sides.deadline)
+
+
+def with_jemalloc() -> dict:
+    """The environment in which PyTorch's tuning guide runs training on CPUs: jemalloc keeps what is freed."""
+    found = ctypes.util.find_library("jemalloc")
+    if not found:
+        sys.exit("libjemalloc is missing: scripts/setup test installs it")
+    keeps = "oversize_threshold:1,background_thread:true,metadata_thp:auto,dirty_decay_ms:-1,muzzy_decay_ms:-1"
+    return {**os.environ, "LD_PRELOAD": found, "MALLOC_CONF": keeps}

@@ -34,6 +34,11 @@ def batches(chosen, job: ways.Job):
                 yield input.to(job.device, memory_format=job.memory_format), target.to(job.device)
         raise ValueError(f"{chosen.data} has only {step} steps")
     generator = torch.Generator().manual_seed(0)
+    if job.context:
+        shape = (chosen.batch, job.context)
+        tokens = [torch.randint(ways.GPT2["vocabulary"], shape, generator=generator).to(job.device) for _ in range(2)]
+        while True:
+            yield tokens
     input = torch.randn(chosen.batch, 3, chosen.side, chosen.side, generator=generator)
     target = torch.randint(chosen.classes, (chosen.batch,), generator=generator).to(job.device)
     input = input.to(job.device, memory_format=job.memory_format)
@@ -52,7 +57,9 @@ class Server:
         function, layout, dtype = here[chosen.way]
         if chosen.threads:
             torch.set_num_threads(chosen.threads)
-        self.job = ways.make_job(chosen.model, chosen.classes, layout, dtype, chosen.learning_rate, chosen.weights)
+        self.job = ways.make_job(
+            chosen.model, chosen.classes, chosen.side, layout, dtype, chosen.learning_rate, chosen.weights
+        )
         self.step, self.batches, self.every_loss = (
             getattr(ways, function)(self.job),
             batches(chosen, self.job),

@@ -45,6 +45,31 @@ class Case:
 
 
 @dataclass
+class TransformerCase(Case):
+    """gpt2 as in configs/gpt2/all.yaml, or vit_s_16; every switch on, in one type of number."""
+
+    dtype: str = "bf16"
+
+    @property
+    def name(self) -> str:
+        size = "256 tokens" if self.model == "gpt2" else f"{self.side} px"
+        return f"{self.model} batch {self.batch} {size} {self.dtype}"
+
+    def overrides(self) -> list[str]:
+        data = f"dataset: synthetic, batch_size: {self.batch}"
+        if self.model != "gpt2":
+            data += f", image_size: {self.side}, transforms: null"
+        return [
+            f"data={{{data}}}",
+            "optimizer={name: adamw, lr: 0.001, weight_decay: 0.1, no_decay: null}",
+            "train.max_grad_norm=null",
+            "scheduler=null",
+            *(["optimizations.amp=null"] if self.dtype == "fp32" else []),
+            *([f"num_threads={self.threads}"] if self.threads else []),
+        ]
+
+
+@dataclass
 class Pace:
     turn_s: float
     warmup_steps: int  # of each side; they include cuDNN's trials, compilation and graph recording

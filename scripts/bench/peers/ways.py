@@ -1,5 +1,5 @@
-"""The job in PyTorch, with one function for each way to run it that PyTorch's documentation recommends. A function
-takes the job and returns its step.
+"""The job in PyTorch, with torchvision's and Hugging Face's models, and one function for each way to run it that
+PyTorch's documentation recommends. A function takes the job and returns its step.
 
 table.py names them. A step trains on a batch that is already on the device and returns its loss without reading it, so
 no step waits for the device. Gradients are set to None, and the update is one fused operation.
@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import torch
 import torchvision
+from torch.nn import functional
 
 LAYOUTS = {"nchw": torch.contiguous_format, "channels-last": torch.channels_last}
 DTYPES = {"fp32": None, "bf16": torch.bfloat16, "fp16": torch.float16}
@@ -22,6 +23,8 @@ class Job:
     learning_rate: float
     memory_format: torch.memory_format
     amp: torch.dtype | None
+    update: str = "sgd"  # sgd | adamw
+    context: int = 0  # tokens of a sample; 0: images
     rate_on_device: bool = False
 
     def autocast(self):
@@ -30,30 +33,70 @@ class Job:
     def optimizer(self) -> torch.optim.Optimizer:
         # A recorded step would freeze a plain number; a schedule could fill this tensor.
         rate = torch.tensor(self.learning_rate, device=self.device) if self.rate_on_device else self.learning_rate
+        if self.update == "adamw":
+            return torch.optim.AdamW(self.model.parameters(), lr=rate, weight_decay=0.1, fused=True)
         return torch.optim.SGD(self.model.parameters(), lr=rate, momentum=0.9, fused=True)
 
+    def loss(self, model, input, target):
+        if not self.context:
+            return functional.cross_entropy(model(input), target)
+        logits = model(input, use_cache=False).logits
+        return functional.cross_entropy(logits.flatten(0, 1).float(), target.flatten())
 
-def make_job(model: str, classes: int, layout: str, dtype: str, learning_rate: float, weights: str | None) -> Job:
+
+GPT2 = {"layers": 6, "heads": 6, "width": 384, "context": 256, "vocabulary": 50257}  # as in configs/gpt2/all.yaml
+VITS = {"vit_s_16": {"num_layers": 12, "num_heads": 6, "hidden_dim": 384, "mlp_dim": 1536}}  # not in torchvision
+
+
+def make_network(model: str, classes: int, side: int) -> torch.nn.Module:
+    if model == "gpt2":
+        import transformers
+
+        return transformers.GPT2LMHeadModel(
+            transformers.GPT2Config(
+                n_layer=GPT2["layers"],
+                n_head=GPT2["heads"],
+                n_embd=GPT2["width"],
+                n_positions=GPT2["context"],
+                vocab_size=GPT2["vocabulary"],
+                resid_pdrop=0.0,
+                embd_pdrop=0.0,
+                attn_pdrop=0.0,
+            )
+        )
+    if model in VITS:
+        return torchvision.models.VisionTransformer(side, 16, num_classes=classes, **VITS[model])
+    return getattr(torchvision.models, model)(num_classes=classes)
+
+
+def make_job(
+    model: str, classes: int, side: int, layout: str, dtype: str, learning_rate: float, weights: str | None
+) -> Job:
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     torch.backends.cudnn.benchmark = True
     torch.set_float32_matmul_precision("high")  # TF32 in matrix products; convolutions use it by default
     torch.manual_seed(0)
-    network = getattr(torchvision.models, model)(num_classes=classes)
+    network = make_network(model, classes, side)
     if weights:
         from safetensors.torch import load_file
 
         network.load_state_dict(load_file(weights))
     network = network.to(device=device, memory_format=LAYOUTS[layout])
-    return Job(network, device, learning_rate, LAYOUTS[layout], DTYPES[dtype])
+    job = Job(network, device, learning_rate, LAYOUTS[layout], DTYPES[dtype])
+    if model == "gpt2" or model.startswith("vit"):
+        job.update = "adamw"
+    if model == "gpt2":
+        job.context = GPT2["context"]
+    return job
 
 
 def eager(job: Job):
-    optimizer, criterion = job.optimizer(), torch.nn.CrossEntropyLoss()
+    optimizer = job.optimizer()
 
     def step(input, target):
         optimizer.zero_grad(set_to_none=True)
         with job.autocast():
-            loss = criterion(job.model(input), target)
+            loss = job.loss(job.model, input, target)
         loss.backward()
         optimizer.step()
         return loss.detach()
@@ -63,12 +106,12 @@ def eager(job: Job):
 
 def eager_scaled(job: Job):
     """float16 needs loss scaling. The fused optimizer handles scale and overflow on the device."""
-    optimizer, criterion, scaler = job.optimizer(), torch.nn.CrossEntropyLoss(), torch.amp.GradScaler(job.device.type)
+    optimizer, scaler = job.optimizer(), torch.amp.GradScaler(job.device.type)
 
     def step(input, target):
         optimizer.zero_grad(set_to_none=True)
         with job.autocast():
-            loss = criterion(job.model(input), target)
+            loss = job.loss(job.model, input, target)
         scaler.scale(loss).backward()
         scaler.step(optimizer)
         scaler.update()
@@ -79,12 +122,12 @@ def eager_scaled(job: Job):
 
 def compiled(job: Job, mode: str = "default"):
     """Like eager, with the model through torch.compile."""
-    optimizer, criterion, model = job.optimizer(), torch.nn.CrossEntropyLoss(), torch.compile(job.model, mode=mode)
+    optimizer, model = job.optimizer(), torch.compile(job.model, mode=mode)
 
     def step(input, target):
         optimizer.zero_grad(set_to_none=True)
         with job.autocast():
-            loss = criterion(model(input), target)
+            loss = job.loss(model, input, target)
         loss.backward()
         optimizer.step()
         return loss.detach()
@@ -100,11 +143,11 @@ def recorded(job: Job):
     """The whole step, update included, recorded once as a CUDA graph and replayed on the input tensors it was recorded
     with."""
     job.rate_on_device = True
-    optimizer, criterion, graph, static = job.optimizer(), torch.nn.CrossEntropyLoss(), torch.cuda.CUDAGraph(), {}
+    optimizer, graph, static = job.optimizer(), torch.cuda.CUDAGraph(), {}
 
     def forward_and_update():
         with job.autocast():
-            loss = criterion(job.model(static["input"]), static["target"])
+            loss = job.loss(job.model, static["input"], static["target"])
         loss.backward()
         optimizer.step()
         return loss.detach()
