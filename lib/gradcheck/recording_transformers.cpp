@@ -4,6 +4,7 @@
 #include "device/tensor.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace trainopt::gradcheck {
 namespace {
@@ -132,8 +133,10 @@ class RecordingLanguageHead : public LanguageHeadOperations {
       const auto targets = x[0].options().dtype(at::kLong).requires_grad(false);
       const int64_t predicted = x[0].size(0) * x[0].size(1);
       const at::Tensor target = (at::arange(predicted, targets) % x[1].size(0)).view({x[0].size(0), x[0].size(1)});
-      // The sum: float16 could not hold the gradients of the mean.
-      return parts.operations.language_head->loss(x[0], x[1], target) * predicted;
+      // Logits below 1, since softmax turns the rounding of a logit into a relative error. The sum, since float16 could
+      // not hold the gradients of the mean.
+      const at::Tensor weight = x[1] / (4 * std::sqrt(static_cast<double>(x[1].size(1))));
+      return parts.operations.language_head->loss(x[0], weight, target) * predicted;
     };
     cases_->add(std::move(found), weight);
     return output;
