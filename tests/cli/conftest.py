@@ -195,9 +195,9 @@ def digits(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def example_data(digits):
-    """The same folder, with all that the recipes in configs/ read: make_text.py has written `text`, too."""
+    """The same folder, with all that the recipes in configs/ read: make_text.py has written `data/text`, too."""
     script = CHECKOUT / "scripts/data/make_text.py"
-    subprocess.run([sys.executable, script, "text", "--size", "300kB"], cwd=digits, check=True)
+    subprocess.run([sys.executable, script, "data/text", "--size", "300kB"], cwd=digits, check=True)
     return digits
 
 
