@@ -1,5 +1,6 @@
-// Tests the kernels layer_norm and gelu on a GPU: the checks that the CPU kernels pass.
+// Tests the kernels layer_norm and gelu on a GPU: the checks that the CPU kernels pass, and a training job.
 #include "kernels/gelu_checks.h"
+#include "recipes.h"
 
 using namespace trainopt;
 using namespace trainopt::test;
@@ -45,4 +46,19 @@ TEST_CASE("sums of layer norm and GELU are reproducible on a GPU") {
   };
   const auto once = sums(), again = sums();
   for (size_t i = 0; i < once.size(); ++i) CHECK(once[i].equal(again[i]));
+}
+
+TEST_CASE("fused kernels train a vision transformer like plain ones on a GPU, and the receipt counts them") {
+  Recipe recipe = small_recipe("cuda");
+  recipe.model = {.name = ModelKind::vit, .patch = 4, .layers = 2, .heads = 2, .width = 128};
+  const auto plain = train(recipe).rows.losses();
+  recipe.optimizations.fused_kernels = true;
+  const Finished fused = train(recipe);
+  for (size_t step = 0; step < plain.size(); ++step)
+    CHECK(fused.rows.losses()[step] == Approx(plain[step]).epsilon(1e-3));
+  const auto own = std::find_if(fused.receipts.begin(), fused.receipts.end(),
+                                [](const auto& receipt) { return receipt.name == "fused_kernels"; });
+  REQUIRE(own != fused.receipts.end());
+  CHECK_THAT(own->receipt.observed, ContainsSubstring("5 of 5 layer norms fused, 5 of their gradients"));
+  CHECK_THAT(own->receipt.observed, ContainsSubstring("2 of 2 GELUs fused, 2 of their gradients"));
 }
