@@ -41,6 +41,10 @@ struct DataSpec {
 
   int64_t samples() const { return dataset ? dataset->size() : synthetic.samples; }  ///< per epoch
   bool is_text() const { return context > 0; }
+  /// Whether micro-batches of documents may differ in length, or in weight.
+  bool micro_batches_vary() const {
+    return kind == DatasetKind::documents && (padding != Padding::max || ranks * accumulation > 1);
+  }
   // The data set if it is of this kind, null if not.
   const ImageDataset* images() const;
   std::shared_ptr<const TextDataset> text() const;

@@ -27,8 +27,8 @@ struct Operation : torch::autograd::Function<Operation> {
                                BackwardFunction* backward) {
     variable_list saved, outputs = (*forward)(saved);
     context->save_for_backward(std::move(saved));
-    context->set_materialize_grads(outputs.size() ==
-                                   1);  // as zeros; of several, those that did not arrive stay undefined
+    // The gradient of a single output always arrives; of several, those that do not arrive stay undefined.
+    context->set_materialize_grads(outputs.size() == 1);
     context->saved_data[kBackward] =
         c10::IValue::make_capsule(c10::make_intrusive<StoredBackward>(std::move(*backward), inputs.size()));
     return outputs;

@@ -132,10 +132,8 @@ std::string console_line(const StepRecord& row, int64_t total_steps) {
   }
   const auto& step_ms = row[Metric::step_ms];
   if (const auto& loss = row[Metric::loss]) fmt::format_to(out, "  loss {:.4f}", *loss);
-  if (const auto& tokens = row[Metric::tokens_per_s])
-    fmt::format_to(out, "  {} tokens/s", human_rate(*tokens));
-  else if (const auto& samples = row[Metric::samples_per_s])
-    fmt::format_to(out, "  {} samples/s", human_rate(*samples));
+  if (const auto& samples = row[Metric::samples_per_s]) fmt::format_to(out, "  {} samples/s", human_rate(*samples));
+  if (const auto& tokens = row[Metric::tokens_per_s]) fmt::format_to(out, "  {} tokens/s", human_rate(*tokens));
   if (step_ms) fmt::format_to(out, "  step {}", human_milliseconds(*step_ms));
   if (const auto& wait = row[Metric::data_wait_ms]) {
     fmt::format_to(out, "  data {:.1f} ms", *wait);

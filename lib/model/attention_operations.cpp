@@ -15,7 +15,8 @@ namespace {
 at::Tensor attention_with_dropout(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
                                   const AttentionOptions& options, const ForwardContext& context) {
   RECORD_FUNCTION(kDroppedAttentionLabel, std::vector<c10::IValue>());
-  at::Tensor scores = at::matmul(query, key.transpose(-2, -1)) / std::sqrt(static_cast<double>(query.size(-1)));
+  // Divided before the product: float16 could not hold the scores otherwise.
+  at::Tensor scores = at::matmul(query / std::sqrt(static_cast<double>(query.size(-1))), key.transpose(-2, -1));
   if (options.causal) {
     const at::Tensor later = at::ones({query.size(-2), key.size(-2)}, query.options().dtype(at::kBool)).triu_(1);
     scores = scores.masked_fill(later, -std::numeric_limits<double>::infinity());

@@ -83,15 +83,18 @@ void describe(V& v, ModelConfig& c) {
           "gpt2: a published size: 12 layers, 12 heads and width 768; 24, 16 and 1024; 36, 20 and 1280. null: small, "
           "unless layers, heads or width say otherwise.",
           any(), {}, {}, only_for("name", "gpt2"));
-  v.field("layers", c.layers, "Blocks; null: 12.", in_range(1, 1e4), alias("num_layers", "n_layer", "depth"), {},
+  v.field("layers", c.layers, "Blocks; null: 12.", in_range(1, 1e4),
+          alias("num_layers", "num_hidden_layers", "n_layer", "n_layers", "depth"), {},
           only_for("name", "vit", "gpt2"));
   v.field("heads", c.heads, "Attention heads of a block; null: vit 3, gpt2 12.", in_range(1, 1e4),
-          alias("num_heads", "n_head"), {}, only_for("name", "vit", "gpt2"));
+          alias("num_heads", "num_attention_heads", "n_head"), {}, only_for("name", "vit", "gpt2"));
   v.field("width", c.width,
           "Values of a token, a multiple of heads; the blocks' MLPs are four times as wide. null: vit 192, gpt2 768.",
-          in_range(1, 1e6), alias("hidden_dim", "embed_dim", "n_embd"), {}, only_for("name", "vit", "gpt2"));
+          in_range(1, 1e6), alias("hidden_dim", "hidden_size", "embed_dim", "n_embd"), {},
+          only_for("name", "vit", "gpt2"));
   v.field("context", c.context, "gpt2: tokens of a sample, and positions that the model knows.", in_range(1, 1 << 20),
-          alias("n_positions", "n_ctx", "block_size"), {}, only_for("name", "gpt2"));
+          alias("n_positions", "max_position_embeddings", "n_ctx", "block_size", "seq_len"), {},
+          only_for("name", "gpt2"));
   v.field("vocabulary", c.vocabulary, "gpt2: number of different tokens.", in_range(2, 1 << 24), alias("vocab_size"),
           {}, only_for("name", "gpt2"));
   v.field("dropout", c.dropout,

@@ -141,7 +141,8 @@ void adapt_file(FileTensors& tensors) {
     adapted.emplace(name.starts_with(kPrefix) || name == kHead ? name : std::string(kPrefix) + name, tensor);
   }
   const auto head = adapted.find(std::string(kHead)), embedding = adapted.find(kTokens);
-  if (head != adapted.end() && embedding != adapted.end() && at::equal(head->second, embedding->second))
+  if (head != adapted.end() && embedding != adapted.end() &&
+      head->second.scalar_type() == embedding->second.scalar_type() && at::equal(head->second, embedding->second))
     adapted.erase(head);
   tensors = std::move(adapted);
 }

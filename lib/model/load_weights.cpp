@@ -49,7 +49,7 @@ std::string describe_difference(const std::string& name, const at::Tensor& file,
 
 std::string why_unexpected(const std::string& name, const at::Tensor& file) {
   if (name != "lm_head.weight") return "";
-  return fmt::format(" ({}, and differs from transformer.wte.weight, which this model uses in its place)",
+  return fmt::format(" ({}, and not equal to transformer.wte.weight, which this model uses in its place)",
                      describe_tensor(file));
 }
 

@@ -66,8 +66,8 @@ void describe(V& v, OptimizationsConfig& c) {
           "Update all parameters in one operation instead of several per parameter.", any(), {},
           {{"fused"}, {"foreach"}, {"adamw_torch_fused"}});
   v.field("fused_kernels", c.fused_kernels,
-          "Use fused kernels for batch-norm (with addition, ReLU and max-pool), layer norm (with addition), GELU (with "
-          "bias), average pool and loss; implies NHWC.",
+          "Use fused kernels: batch-norm with addition, ReLU and max-pool (implies NHWC), average pool, loss; in "
+          "transformers layer norm with addition, GELU with bias, and a language model's last layer with its loss.",
           any(), {}, {{"compile"}, {"torch_compile"}, {"torchcompile"}, {"compile_config"}});
   v.field("winograd", c.winograd,
           "Winograd 3×3 convolutions on the CPU, with a quarter of the multiplications; implies NHWC.");

@@ -88,9 +88,12 @@ void for_each_optimization(const Recipe& recipe, int64_t ranks, Pass pass) {
   const bool several = ranks > 1 || !(to_json(parallel) == to_json(ParallelConfig()));
   const Word cache{data.cache == CacheKind::device, word_of(data.cache), "device"};
   const Word strategy{several, word_of(parallel.sharding_strategy), "zero1"};
-  // Every model with attention has one of its implementations; math is the plain one.
-  const auto plain_attention = has_attention(recipe.model.name) ? AttentionKernel::math : AttentionKernel::automatic;
-  const Word implementation{o.attention != plain_attention, word_of(o.attention), "flash"};
+  // Every model with attention has one of its implementations; math is the plain one, and the only one with dropout.
+  const bool attends = has_attention(recipe.model.name), chooses = o.attention == AttentionKernel::automatic,
+             drops = is_language_model(recipe.model.name) && recipe.model.dropout > 0;
+  const auto implementation = o.attention == AttentionKernel::math ? AttentionKernel::automatic : o.attention;
+  const Word attention{chooses ? attends && !drops : !(attends && o.attention == AttentionKernel::math),
+                       word_of(o.attention), attends ? "auto" : "flash"};
   // clang-format off
   // The loader's own keys
   pass(device_cache::kInfo,         cache, device_cache::apply);
@@ -109,9 +112,8 @@ void for_each_optimization(const Recipe& recipe, int64_t ranks, Pass pass) {
   pass(winograd::kInfo,             o.winograd, winograd::apply);
   pass(tf32::kInfo,                 o.tf32, tf32::apply);
   pass(cudnn_benchmark::kInfo,      o.cudnn_benchmark, cudnn_benchmark::apply, cudnn_benchmark::check);
-  pass(attention::kInfo,            implementation,
-       [&](Plan& plan) { return attention::apply(plan, o.attention); });
   pass(amp::kInfo,                  o.amp, amp::apply, amp::check);
+  pass(attention::kInfo,            attention, [&](Plan& plan) { return attention::apply(plan, implementation); });
   pass(set_to_none::kInfo,          o.set_to_none, set_to_none::apply);
   pass(device_preprocess::kInfo,    o.device_preprocess, device_preprocess::apply);
   pass(fused_optimizer::kInfo,      o.fused_optimizer, fused_optimizer::apply, fused_optimizer::check);

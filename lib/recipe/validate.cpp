@@ -142,6 +142,9 @@ void check_parallel(const Recipe& recipe, const std::set<std::string>& changed, 
   if (stale && recipe.train.on_nonfinite != OnNonfinite::abort)
     problems.push_back({"parallel.async_updates.staleness",
                         "a non-finite step is detected too late to be undone; leave train.on_nonfinite at abort"});
+  if (stale && recipe.data.warmup_largest)
+    problems.push_back({"data.warmup_largest",
+                        "async_updates would apply the gradients of this pass in the first step; remove one of them"});
   for (const auto& [key, sentence] : nccl_problems(parallel.nccl))
     problems.push_back({"parallel.nccl." + key, sentence});
   if (parallel.backend == CommBackend::gloo || recipe.device == "cpu")

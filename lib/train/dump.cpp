@@ -36,8 +36,11 @@ class DumpingTask : public Task {
   TaskOutput loss(Model& model, const at::Tensor& input, const at::Tensor& target,
                   const ForwardContext& context) const override {
     auto output = inner_->loss(model, input, target, context);
-    if (gathered_->wants(DumpKind::outputs) && output.outputs.defined())
-      gathered_->outputs.push_back(output.outputs.detach().to(at::kFloat));
+    if (gathered_->wants(DumpKind::outputs)) {
+      const at::NoGradGuard no_grad;  // a language model's loss leaves its logits out; here without dropout
+      const at::Tensor outputs = output.outputs.defined() ? output.outputs : model.forward(input, {});
+      gathered_->outputs.push_back(outputs.detach().to(at::kFloat));
+    }
     return output;
   }
   TaskOutput evaluation_loss(Model& model, const at::Tensor& input, const at::Tensor& target,

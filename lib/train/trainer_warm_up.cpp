@@ -7,24 +7,25 @@
 namespace trainopt {
 
 /// data.warmup_largest: forward and backward of the largest batch that may come, before the first step, so that the
-/// allocator holds what any later batch needs. Its gradients are dropped and its random numbers returned, so the
-/// training is the same without it. Smaller pieces if memory runs out, as in a step.
+/// allocator holds what any later batch needs. Twice: from the second step on, forward may run beside gradients. They
+/// are dropped, and the random numbers returned, so the training is the same without it. If memory runs out, in smaller
+/// pieces from then on, as in a step.
 void Trainer::run_largest_batch() {
   at("running the largest batch");
   const Batch batch = largest_batch(plan_.data, plan_.device);
-  const at::Tensor random_state = training_.generator->get_state();
-  for (bool done = false; !done;) {
+  for (int passes = 0; passes < 2;) {
     guard_->begin(outcome_.steps + 1, outcome_.samples);
     try {
       for (const Batch& micro : split_batch(batch, outcome_.micro_split, min_micro_batch_size())) micro_step(micro);
-      done = true;
     } catch (const std::exception& error) {  // named recovery: out of memory
       if (!is_out_of_memory(error)) throw;
       recover_memory(error);
+      continue;
     }
+    guard_->rollback();
+    Gradients& gradients = parameters_->finish_gradients();
+    if (++passes == 2) gradients.clear();
   }
-  parameters_->finish_gradients().clear();
-  training_.generator->set_state(random_state);
   phases_.discard();
   ranks_.drop_traffic();
   boundary_ = Clock::now();

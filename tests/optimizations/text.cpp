@@ -26,8 +26,7 @@ std::string documents() {
 Recipe text_recipe() {
   Recipe recipe;
   recipe.device = "cpu";
-  recipe.model = {
-      .name = ModelKind::gpt2, .layers = 2, .heads = 2, .width = 16, .context = 32, .vocabulary = 256};
+  recipe.model = {.name = ModelKind::gpt2, .layers = 2, .heads = 2, .width = 16, .context = 32, .vocabulary = 256};
   recipe.data.dataset = DatasetKind::documents;
   recipe.data.path = documents();
   recipe.data.batch_size = 4;

@@ -31,13 +31,15 @@ def gpt2(tokens, weights, *changes: dict) -> dict:
 
 
 @pytest.mark.parametrize("fused", [False, True], ids=["plain", "fused"])
-def test_loss_and_gradients_of_the_first_step(fused, tmp_path, tokens, weights):
-    dump = {"train": {"max_steps": 1}, "logging": {"dump": {"steps": [1], "what": ["gradients"]}}}
+def test_logits_loss_and_gradients_of_the_first_step(fused, tmp_path, tokens, weights):
+    dump = {"train": {"max_steps": 1}, "logging": {"dump": {"steps": [1], "what": ["outputs", "gradients"]}}}
     content = gpt2(tokens, weights, dump, {"optimizations": {"fused_kernels": fused}})
     theirs = reference.run(content, support.export(tmp_path, content, 1))
     run = support.train(tmp_path, content)
     assert run.records[0]["loss"] == pytest.approx(theirs.losses[0], rel=GRADIENT_TOLERANCE)
-    gradients = {key.removeprefix("gradients."): value for key, value in run.dump(1).items()}
+    dump = run.dump(1)
+    assert support.largest_difference(dump.pop("outputs"), theirs.outputs) <= GRADIENT_TOLERANCE
+    gradients = {key.removeprefix("gradients."): value for key, value in dump.items()}
     for name, gradient in theirs.gradients.items():
         # Hugging Face's Conv1D stores its matrices as in × out.
         conv1d = gradient.dim() == 2 and any(part in name for part in ("c_attn", "c_proj", "c_fc"))

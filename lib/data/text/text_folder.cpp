@@ -83,8 +83,8 @@ class TextFolder : public Documents {
     fs::path at = root_;
     for (fs::recursive_directory_iterator entry(root_, error), end; !error && entry != end; entry.increment(error)) {
       at = entry->path();
-      if (entry->is_directory()) continue;
-      if (!entry->is_regular_file(error) && !error)
+      if (entry->is_directory(error)) continue;
+      if (!error && !entry->is_regular_file(error) && !error)
         throw UserError(fmt::format("not a regular file: {}", at.string()), ExitCode::data);
       if (error) break;
       files_.push_back({at.lexically_relative(root_).string(), static_cast<int64_t>(entry->file_size(error))});

@@ -38,6 +38,12 @@ std::string why_not(const Plan& plan, AttentionKernel kernel) {
   if (is_language_model(plan.model.config.name) && plan.model.config.dropout > 0)
     return "libtorch's kernels would draw the dropout of the attention's weights from a generator of their own, so it "
            "runs as math; model.dropout: 0 lets them run";
+  const bool needs_16_bits = kernel == AttentionKernel::flash || kernel == AttentionKernel::cudnn;
+  if (plan.device.is_cuda() && needs_16_bits && plan.tensor_format.compute_type == at::kFloat)
+    return fmt::format("{} needs 16-bit types (optimizations.amp); libtorch chooses here", word_of(kernel));
+  if (plan.device.is_cuda() && needs_16_bits && plan.machine.sm < 80)
+    return fmt::format("{} needs a GPU from sm_80, and this one is sm_{}; libtorch chooses here", word_of(kernel),
+                       plan.machine.sm);
   if (plan.device.is_cpu() && (kernel == AttentionKernel::efficient || kernel == AttentionKernel::cudnn))
     return fmt::format("on CPUs libtorch has flash and math; {} needs an NVIDIA GPU, and libtorch chooses here",
                        word_of(kernel));

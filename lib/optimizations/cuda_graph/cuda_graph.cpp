@@ -47,6 +47,10 @@ Outcome apply(Plan& plan) {
   if (!plan.learning_rate_on_device)
     return Outcome::none(
         "without fused_optimizer the host supplies the learning rate, and a recording would never see it change");
+  if (plan.data.micro_batches_vary())
+    return Outcome::none(
+        "batches of documents differ in length and weight, and a recording is for one; data.padding: max without "
+        "accumulation makes them alike");
   plan.runner.fill("cuda_graph", "CUDA graphs, recorded and replayed",
                    [](const BuildContext& context) { return std::make_unique<GraphRunner>(context, make_graph); });
   plan.replays_steps = true;
