@@ -131,6 +131,8 @@ TEST_CASE("fused_kernels trains a language model as the plain plan does, without
                                                  "pieces: 3.5 MiB not allocated, 405.6 KiB allocated"));
   const int64_t fused_bytes = forecast_memory(plan_of(recipe)).breakdown.total();
   CHECK(plain_bytes - fused_bytes > 16 * 32 * 1003 * 4);
+  recipe.optimizations.amp.on = true;
+  CHECK(forecast_memory(plan_of(recipe)).breakdown.total() < fused_bytes);
 }
 
 TEST_CASE("the receipt of fused_kernels names a language head that is not fused") {
