@@ -38,7 +38,11 @@ __device__ inline float fast_exp2(float x) {
 }
 
 /// 1 / x with an error of one unit in the last place; 0 beyond 2^126.
-__device__ inline float fast_reciprocal(float x) { return __fdividef(1.0f, x); }
+__device__ inline float fast_reciprocal(float x) {
+  float result;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));
+  return result;
+}
 
 /// The low word of two words shifted right by `bits`, less than 32.
 __device__ inline uint32_t words_shifted(uint32_t low, uint32_t high, unsigned bits) {

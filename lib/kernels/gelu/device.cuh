@@ -16,26 +16,34 @@ struct GeluShare {
   float value, slope;
 };
 
-/// 2^x for x ≤ 0, faster if it is rounded to 16 bits in the end.
-template <class T>
-__device__ inline float power_of_two(float x) {
-  if constexpr (sizeof(T) == 2) return fast_exp2(x);
-  return exp2f(x);
-}
-
-/// See cpu/gelu_loops.h.
+/// See cpu/gelu_loops.h; of the exponentials this has the fast one for every type.
 struct Exact {
+  /// e^(a²/2) · Φ(−a)
+  template <class T>
+  __device__ static float tail(float a) {
+    float t, sum;
+    if constexpr (sizeof(T) == 2) {
+      t = fast_reciprocal(fmaf(a, gelu::kShortScale, 1));
+      sum = fmaf(t, gelu::kShortTail4, gelu::kShortTail3);
+      sum = fmaf(t, sum, gelu::kShortTail2);
+      sum = fmaf(t, sum, gelu::kShortTail1);
+      sum = fmaf(t, sum, gelu::kShortTail0);
+    } else {
+      t = fast_reciprocal(fmaf(a, gelu::kScale, 1));
+      sum = fmaf(t, gelu::kTail6, gelu::kTail5);
+      sum = fmaf(t, sum, gelu::kTail4);
+      sum = fmaf(t, sum, gelu::kTail3);
+      sum = fmaf(t, sum, gelu::kTail2);
+      sum = fmaf(t, sum, gelu::kTail1);
+      sum = fmaf(t, sum, gelu::kTail0);
+    }
+    return t * sum;
+  }
+
   template <class T>
   __device__ static GeluShare share(float z) {
-    const float a = fminf(fabsf(z), gelu::kLargest), t = fast_reciprocal(fmaf(a, gelu::kScale, 1)),
-                e = power_of_two<T>(a * (a * (-0.5f * gelu::kLog2OfE)));
-    float sum = fmaf(t, gelu::kTail6, gelu::kTail5);
-    sum = fmaf(t, sum, gelu::kTail4);
-    sum = fmaf(t, sum, gelu::kTail3);
-    sum = fmaf(t, sum, gelu::kTail2);
-    sum = fmaf(t, sum, gelu::kTail1);
-    sum = fmaf(t, sum, gelu::kTail0);
-    const float below = e * (t * sum);
+    const float a = fminf(fabsf(z), gelu::kLargest), e = fast_exp2(a * (a * (-0.5f * gelu::kLog2OfE))),
+                below = e * tail<T>(a);
     return {z > 0 ? 1 - below : below, e * gelu::kDensity};
   }
 };
@@ -43,7 +51,7 @@ struct Tanh {
   template <class T>
   __device__ static GeluShare share(float z) {
     const float square = z * z, power = z * fmaf(square, gelu::kCubic * gelu::kLog2OfE, gelu::kLinear * gelu::kLog2OfE),
-                e = power_of_two<T>(-fabsf(power)), above = fast_reciprocal(1 + e), below = e * above;
+                e = fast_exp2(-fabsf(power)), above = fast_reciprocal(1 + e), below = e * above;
     return {z > 0 ? above : below, below * above * fmaf(square, 3 * gelu::kCubic, gelu::kLinear)};
   }
 };

@@ -204,7 +204,9 @@ struct ToParameterGradients {
 /// packs and all memory is aligned; otherwise 1.
 template <class F>
 auto by_width(int64_t width, std::initializer_list<const void*> memory, const F& with) {
-  return by_type(DType::bfloat16, width, memory, [&](auto, auto columns) { return with(columns); });
+  uintptr_t bits = 0;
+  for (const void* pointer : memory) bits |= reinterpret_cast<uintptr_t>(pointer);
+  return width % 8 == 0 && bits % 16 == 0 ? with(Width<8>()) : with(Width<1>());
 }
 
 template <class F>
