@@ -45,7 +45,7 @@ Json forecast_json(const MemoryForecast& forecast) {
 std::string why_it_does_not_fit(const Plan& plan) {
   const MemoryForecast& memory = *plan.memory;
   const std::string change = memory.remedies.empty()
-                                 ? "no smaller batch and no switch would make it fit; use a smaller model or smaller samples"
+                                 ? "no smaller batch and no switch would make it fit; use a smaller model or samples"
                                  : "this would fit: " + memory.remedies.front();
   return fmt::format("a training step does not fit into memory; {}: the forecast of the peak is {}, of {}", change,
                      text_of_bytes(memory.peak.breakdown.total()), capacity_text(plan));

@@ -132,7 +132,7 @@ void Trainer::recover_memory(const std::exception& cause) {
     throw UserError(
         fmt::format("out of memory with {} at a time{}; MiB held: model {:.0f}, gradients {:.0f}, optimizer {:.0f}{}; "
                     "the rest is activations and batches{}; use a "
-                    "smaller model or smaller samples, 16-bit precision or more memory",
+                    "smaller model or samples, 16-bit precision or more memory",
                     counted(largest(pieces), "sample"),
                     min_micro_batch_size() > 1 ? ", the minimum for batch-norm" : "",
                     mib(parameters_->parameter_bytes()), mib(gradients), mib(optimizer_->state_bytes()),

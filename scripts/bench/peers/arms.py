@@ -28,8 +28,8 @@ class Sides:
     recipe: Path
     python: str = sys.executable
     trainopt_environment: dict = field(default_factory=lambda: dict(os.environ))
-    torch_environment: dict = field(default_factory=lambda: dict(os.environ))
     deadline: float = float("inf")
+    torch_environment: dict = field(default_factory=lambda: dict(os.environ))
 
 
 class Arm:
