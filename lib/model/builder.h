@@ -7,7 +7,7 @@
 #include "model/weight_copy.h"
 
 #include <functional>
-#include <map>
+#include <optional>
 
 namespace trainopt {
 
@@ -26,9 +26,8 @@ struct StateEntry {
   ParameterKind kind = ParameterKind::other;
 };
 
-using FileTensors = std::map<std::string, at::Tensor>;
-/// Turns the names and tensors of a file of weights into those of the model.
-using AdaptFile = std::function<void(FileTensors& tensors)>;
+/// The model's name of a tensor in a file of weights; null for a tensor that the model ignores.
+using NameOfFile = std::function<std::optional<std::string>(const std::string& name)>;
 
 class Builder {
  public:
@@ -44,7 +43,8 @@ class Builder {
   at::Tensor shared(const std::string& name);
   /// Files hold this matrix transposed.
   void transpose_in_files(const std::string& name);
-  void adapt_file_by(AdaptFile adapt) { adapt_file_ = std::move(adapt); }
+  /// How names in files differ from the model's. Two names may stand for one tensor if both hold the same values.
+  void names_in_files(NameOfFile name_of_file) { name_of_file_ = std::move(name_of_file); }
   at::Tensor buffer(const std::string& name, at::IntArrayRef shape, at::ScalarType type, double value);
 
   /// Constructs a unit of type U from (builder, arguments...) and appends it. Tensors that its constructor requests
@@ -66,7 +66,7 @@ class Builder {
   uint64_t seed_;
   std::vector<StateEntry> entries_;
   std::vector<std::unique_ptr<Unit>> units_;
-  AdaptFile adapt_file_;
+  NameOfFile name_of_file_ = [](const std::string& name) { return std::optional(name); };
   std::shared_ptr<Operations> operations_ = std::make_shared<Operations>();
 };
 

@@ -3,7 +3,7 @@
 #include "base/error.h"
 #include "device/tensor.h"
 #include "model/dropout.h"
-#include "model/self_attention.h"
+#include "model/transformer_block.h"
 
 #include <ATen/ops/embedding.h>
 
@@ -51,50 +51,25 @@ Linear conv1d(Builder& builder, const std::string& name, int64_t in, int64_t out
   return layer;
 }
 
-class DecoderBlock : public Unit {
- public:
-  DecoderBlock(Builder& builder, std::string name, const Options& options)
-      : name_(std::move(name)),
-        ln_1_(builder, name_ + ".ln_1", options.width, kEpsilon),
-        attention_(self_attention(builder, name_ + ".attn", options)),
-        ln_2_(builder, name_ + ".ln_2", options.width, kEpsilon),
-        c_fc_(conv1d(builder, name_ + ".mlp.c_fc", options.width, 4 * options.width, kDeviation)),
-        c_proj_(conv1d(builder, name_ + ".mlp.c_proj", 4 * options.width, options.width, deviation_of_branch(options))),
-        dropout_rate_(options.dropout),
-        operations_(builder.operations()) {}
-
-  std::string name() const override { return name_; }
-  at::Tensor forward(const at::Tensor& input, const ForwardContext& context) override {
-    const auto dropped = [&](const at::Tensor& values) { return dropout(values, dropout_rate_, context); };
-    const at::Tensor normalised = operations_->layer_norm->layer_norm(input, ln_1_);
-    const auto attended =
-        operations_->layer_norm->add_layer_norm(input, dropped(attention_.forward(normalised, context)), ln_2_);
-    const at::Tensor hidden = operations_->gelu->linear_gelu(attended.normalised, c_fc_, GeluForm::tanh);
-    return attended.sum + dropped(c_proj_.forward(hidden));
-  }
-  SampleShape trace(const SampleShape& input, double& flops) const override {
-    return c_proj_.trace(c_fc_.trace(attention_.trace(input, flops), flops), flops);
-  }
-
- private:
-  /// Smaller where a result is added to the residual stream: each block adds two.
-  static double deviation_of_branch(const Options& options) {
-    return kDeviation / std::sqrt(2.0 * static_cast<double>(options.layers));
-  }
-  static SelfAttention self_attention(Builder& builder, const std::string& name, const Options& options) {
-    Linear in = conv1d(builder, name + ".c_attn", options.width, 3 * options.width, kDeviation);
-    Linear out = conv1d(builder, name + ".c_proj", options.width, options.width, deviation_of_branch(options));
-    return {builder, std::move(in), std::move(out), options.heads, {.causal = true, .dropout = options.dropout}};
-  }
-
-  std::string name_;
-  LayerNorm ln_1_;
-  SelfAttention attention_;
-  LayerNorm ln_2_;
-  Linear c_fc_, c_proj_;
-  double dropout_rate_;
-  std::shared_ptr<const Operations> operations_;
-};
+TransformerBlock::Parts decoder_block(Builder& builder, const std::string& name, const Options& options) {
+  const int64_t width = options.width;
+  // Smaller where a result is added to the residual stream: each block adds two.
+  const double of_branch = kDeviation / std::sqrt(2.0 * static_cast<double>(options.layers));
+  const auto self_attention = [&] {
+    Linear in = conv1d(builder, name + ".attn.c_attn", width, 3 * width, kDeviation);
+    Linear out = conv1d(builder, name + ".attn.c_proj", width, width, of_branch);
+    return SelfAttention(builder, std::move(in), std::move(out), options.heads,
+                         {.causal = true, .dropout = options.dropout});
+  };
+  return {.name = name,
+          .ln_1 = {builder, name + ".ln_1", width, kEpsilon},
+          .attention = self_attention(),
+          .ln_2 = {builder, name + ".ln_2", width, kEpsilon},
+          .mlp_in = conv1d(builder, name + ".mlp.c_fc", width, 4 * width, kDeviation),
+          .mlp_out = conv1d(builder, name + ".mlp.c_proj", 4 * width, width, of_branch),
+          .gelu = GeluForm::tanh,
+          .dropout = options.dropout};
+}
 
 class FinalNorm : public Unit {
  public:
@@ -133,18 +108,11 @@ class LanguageHead : public Unit {
   std::shared_ptr<const Operations> operations_;
 };
 
-void adapt_file(FileTensors& tensors) {
-  constexpr std::string_view kPrefix = "transformer.", kHead = "lm_head.weight";
-  FileTensors adapted;
-  for (const auto& [name, tensor] : tensors) {
-    if (name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias")) continue;
-    adapted.emplace(name.starts_with(kPrefix) || name == kHead ? name : std::string(kPrefix) + name, tensor);
-  }
-  const auto head = adapted.find(std::string(kHead)), embedding = adapted.find(kTokens);
-  if (head != adapted.end() && embedding != adapted.end() &&
-      head->second.scalar_type() == embedding->second.scalar_type() && at::equal(head->second, embedding->second))
-    adapted.erase(head);
-  tensors = std::move(adapted);
+std::optional<std::string> name_of_file(const std::string& name) {
+  constexpr std::string_view kPrefix = "transformer.";
+  if (name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias")) return std::nullopt;  // causal masks
+  if (name == "lm_head.weight") return kTokens;
+  return name.starts_with(kPrefix) ? name : std::string(kPrefix) + name;
 }
 
 }  // namespace
@@ -153,10 +121,10 @@ void build_gpt2(Builder& builder, const ModelConfig& config) {
   const Options options{transformer_size(config), config.context, config.vocabulary, config.dropout};
   builder.add<TokenEmbedding>(options);
   for (int64_t layer = 0; layer < options.layers; ++layer)
-    builder.add<DecoderBlock>(fmt::format("transformer.h.{}", layer), options);
+    builder.add<TransformerBlock>(decoder_block(builder, fmt::format("transformer.h.{}", layer), options));
   builder.add<FinalNorm>(options.width);
   builder.add<LanguageHead>();
-  builder.adapt_file_by(adapt_file);
+  builder.names_in_files(name_of_file);
 }
 
 }  // namespace trainopt

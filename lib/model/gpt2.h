@@ -8,8 +8,8 @@ namespace trainopt {
 
 /// For int64 tokens [batch, tokens], at most `context` of them in [0, vocabulary): the logits of each next token
 /// [batch, tokens, vocabulary], or the loss of ForwardContext::target. The last layer's weight is that of the
-/// embedding. Of a file's tensors, those without "transformer." get it, and buffers of causal masks are left out, as is
-/// a last layer's weight that equals the embedding's.
+/// embedding. In files, names may lack "transformer.", buffers of causal masks are left out, and the last layer's
+/// weight may be there too.
 void build_gpt2(Builder& builder, const ModelConfig& config);
 
 }  // namespace trainopt

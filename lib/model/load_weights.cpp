@@ -3,6 +3,7 @@
 #include "model/model.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
 
 namespace trainopt {
@@ -13,27 +14,13 @@ constexpr std::string_view kOptionalEnding =
 constexpr std::string_view kPositions = ".pos_embedding";
 constexpr size_t kDifferencesShown = 10;
 
+using FileTensors = std::map<std::string, at::Tensor>;  ///< by the model's names
+
 /// How the file's tensors differ from the model's.
 struct Differences {
   std::vector<std::string> texts;
   bool only_in_head = true;
 };
-
-/// torchvision's vision transformers called two layers otherwise until version 0.12, and the weights that it offers for
-/// download still do.
-std::string current_name(std::string name) {
-  for (const auto& [old, current] : {std::pair{".mlp.linear_1.", ".mlp.0."}, std::pair{".mlp.linear_2.", ".mlp.3."}})
-    if (const size_t at = name.find(old); at != std::string::npos)
-      name.replace(at, std::string_view(old).size(), current);
-  return name;
-}
-
-FileTensors read_weights(const std::filesystem::path& path, const AdaptFile& adapt) {
-  FileTensors file;
-  for (auto& [name, tensor] : load_tensors(path)) file.emplace(current_name(name), std::move(tensor));
-  if (adapt) adapt(file);
-  return file;
-}
 
 std::string describe_tensor(const at::Tensor& tensor) {
   return fmt::format("{} [{}]", at::toString(tensor.scalar_type()), fmt::join(tensor.sizes(), ", "));
@@ -47,10 +34,19 @@ std::string describe_difference(const std::string& name, const at::Tensor& file,
   return text;
 }
 
-std::string why_unexpected(const std::string& name, const at::Tensor& file) {
-  if (name != "lm_head.weight") return "";
-  return fmt::format(" ({}, and not equal to transformer.wte.weight, which this model uses in its place)",
-                     describe_tensor(file));
+FileTensors read_weights(const std::filesystem::path& path, const NameOfFile& name_of_file) {
+  FileTensors file;
+  for (const auto& [name, tensor] : load_tensors(path)) {
+    const auto known = name_of_file(name);
+    if (!known) continue;
+    const auto [entry, is_new] = file.emplace(*known, tensor);
+    const at::Tensor& other = entry->second;
+    if (!is_new && !(other.scalar_type() == tensor.scalar_type() && at::equal(other, tensor)))
+      throw UserError(fmt::format("the weights in {} hold {} twice, and the two differ: {} as {}, {}", path.string(),
+                                  *known, describe_tensor(tensor), name, describe_tensor(other)),
+                      ExitCode::checkpoint);
+  }
+  return file;
 }
 
 /// In the model's order. `head`: the index of the last unit.
@@ -71,7 +67,7 @@ Differences differences_between(const std::vector<StateEntry>& entries, const Fi
   }
   for (const auto& [name, tensor] : file)
     if (!known.contains(name)) {
-      differences.texts.push_back(fmt::format("{} is unexpected{}", name, why_unexpected(name, tensor)));
+      differences.texts.push_back(fmt::format("{} is unexpected", name));
       differences.only_in_head = false;
     }
   return differences;
@@ -94,7 +90,7 @@ Differences differences_between(const std::vector<StateEntry>& entries, const Fi
 void Model::load_weights(const std::filesystem::path& path, bool keeps_head) {
   TRAINOPT_CHECK(!device_.is_meta());
   const size_t head = units_.size() - 1;
-  FileTensors file = read_weights(path, adapt_file_);
+  FileTensors file = read_weights(path, name_of_file_);
   for (const auto& entry : entries_)
     if (const auto found = file.find(entry.name); entry.transposed_in_files && found != file.end())
       found->second = found->second.dim() == 2 ? found->second.t() : found->second;

@@ -22,7 +22,7 @@ Model::Model(Builder&& builder, const SampleShape& input)
     : device_(builder.device_),
       entries_(std::move(builder.entries_)),
       units_(std::move(builder.units_)),
-      adapt_file_(std::move(builder.adapt_file_)),
+      name_of_file_(std::move(builder.name_of_file_)),
       operations_(std::move(builder.operations_)),
       output_shape_(input) {
   std::set<std::string> names;

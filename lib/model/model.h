@@ -76,7 +76,7 @@ class Model {
   at::Device device_;
   std::vector<StateEntry> entries_;
   std::vector<std::unique_ptr<Unit>> units_;
-  AdaptFile adapt_file_;
+  NameOfFile name_of_file_;
   std::shared_ptr<Operations> operations_;  ///< shared with the units
   double flops_per_sample_ = 0;
   SampleShape output_shape_;

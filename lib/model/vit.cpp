@@ -3,7 +3,7 @@
 #include "base/error.h"
 #include "device/tensor.h"
 #include "model/dropout.h"
-#include "model/self_attention.h"
+#include "model/transformer_block.h"
 
 #include <cmath>
 
@@ -63,44 +63,19 @@ SelfAttention self_attention(Builder& builder, const std::string& name, const Si
   return {builder, std::move(in), std::move(out), size.heads, {}};
 }
 
-class EncoderBlock : public Unit {
- public:
-  EncoderBlock(Builder& builder, std::string name, const Size& size, double dropout_rate)
-      : name_(std::move(name)),
-        ln_1_(builder, name_ + ".ln_1", size.width, kEpsilon),
-        self_attention_(self_attention(builder, name_ + ".self_attention", size)),
-        ln_2_(builder, name_ + ".ln_2", size.width, kEpsilon),
-        mlp_0_(builder, name_ + ".mlp.0.", size.width, 4 * size.width, mlp_values(size.width)),
-        mlp_3_(builder, name_ + ".mlp.3.", 4 * size.width, size.width, mlp_values(size.width)),
-        dropout_rate_(dropout_rate),
-        operations_(builder.operations()) {}
-
-  std::string name() const override { return name_; }
-  at::Tensor forward(const at::Tensor& input, const ForwardContext& context) override {
-    const auto dropped = [&](const at::Tensor& values) { return dropout(values, dropout_rate_, context); };
-    const at::Tensor normalised = operations_->layer_norm->layer_norm(input, ln_1_);
-    const auto attended =
-        operations_->layer_norm->add_layer_norm(input, dropped(self_attention_.forward(normalised, context)), ln_2_);
-    const at::Tensor hidden = dropped(operations_->gelu->linear_gelu(attended.normalised, mlp_0_, GeluForm::exact));
-    return attended.sum + dropped(mlp_3_.forward(hidden));
-  }
-  SampleShape trace(const SampleShape& input, double& flops) const override {
-    return mlp_3_.trace(mlp_0_.trace(self_attention_.trace(input, flops), flops), flops);
-  }
-
- private:
-  static Linear::Values mlp_values(int64_t width) {
-    return {InitialValues::xavier_uniform(width, 4 * width), InitialValues::normal(1e-6)};
-  }
-
-  std::string name_;
-  LayerNorm ln_1_;
-  SelfAttention self_attention_;
-  LayerNorm ln_2_;
-  Linear mlp_0_, mlp_3_;
-  double dropout_rate_;
-  std::shared_ptr<const Operations> operations_;
-};
+TransformerBlock::Parts encoder_block(Builder& builder, const std::string& name, const Size& size, double dropout) {
+  const int64_t width = size.width;
+  const Linear::Values mlp_values{InitialValues::xavier_uniform(width, 4 * width), InitialValues::normal(1e-6)};
+  return {.name = name,
+          .ln_1 = {builder, name + ".ln_1", width, kEpsilon},
+          .attention = self_attention(builder, name + ".self_attention", size),
+          .ln_2 = {builder, name + ".ln_2", width, kEpsilon},
+          .mlp_in = {builder, name + ".mlp.0.", width, 4 * width, mlp_values},
+          .mlp_out = {builder, name + ".mlp.3.", 4 * width, width, mlp_values},
+          .gelu = GeluForm::exact,
+          .dropout = dropout,
+          .drops_hidden = true};
+}
 
 /// The class token, normalised. torchvision normalises all tokens and then drops the others.
 class ClassToken : public Unit {
@@ -130,6 +105,15 @@ class ClassHead : public Unit {
   Linear head_;
 };
 
+/// torchvision called two layers otherwise until version 0.12, and the weights that it offers for download still do.
+std::string name_of_file(const std::string& name) {
+  std::string current = name;
+  for (const auto& [old, now] : {std::pair{".mlp.linear_1.", ".mlp.0."}, std::pair{".mlp.linear_2.", ".mlp.3."}})
+    if (const size_t at = name.find(old); at != std::string::npos)
+      current.replace(at, std::string_view(old).size(), now);
+  return current;
+}
+
 }  // namespace
 
 void build_vit(Builder& builder, const ModelConfig& config, const InputShape& input) {
@@ -141,9 +125,11 @@ void build_vit(Builder& builder, const ModelConfig& config, const InputShape& in
                     word_of(config.name), size.patch, size.patch, input.height, input.width));
   builder.add<PatchEmbedding>(size, input, config.dropout);
   for (int64_t layer = 0; layer < size.layers; ++layer)
-    builder.add<EncoderBlock>(fmt::format("encoder.layers.encoder_layer_{}", layer), size, config.dropout);
+    builder.add<TransformerBlock>(
+        encoder_block(builder, fmt::format("encoder.layers.encoder_layer_{}", layer), size, config.dropout));
   builder.add<ClassToken>(size.width);
   builder.add<ClassHead>(size.width, config.num_classes);
+  builder.names_in_files(name_of_file);
 }
 
 }  // namespace trainopt

@@ -22,6 +22,8 @@ class TokenDocuments : public Documents {
   TokenDocuments(const fs::path& path, const TextOptions& options)
       : Documents(options.context), vocabulary_(options.vocabulary), file_(path, options.token_bits) {
     const fs::path ends = ends_path(path);
+    if (std::error_code error; fs::exists(ends, error) && !fs::is_regular_file(ends, error))  // a pipe would block
+      throw UserError(fmt::format("not a regular file: {}", ends.string()), ExitCode::data);
     ends_ = document_ends(read_file(ends, ExitCode::data), file_.size(), ends.string());
     measure();
   }

@@ -131,4 +131,12 @@ TEST_CASE("texts that cannot be used are named, with the place") {
   CHECK_THROWS_WITH(open_documents(root, {.vocabulary = 256, .token_bits = 16}), ContainsSubstring("data.token_bits"));
   REQUIRE(::mkfifo((folder / "pipe").c_str(), 0600) == 0);
   CHECK_THAT(data_error([&] { open_documents(root, options); }), ContainsSubstring("not a regular file"));
+  std::filesystem::remove(folder / "pipe");
+  std::filesystem::create_symlink("itself", folder / "itself");
+  CHECK_THAT(data_error([&] { open_documents(root, options); }), ContainsSubstring("itself"));
+  std::filesystem::remove(folder / "itself");
+  write_bytes(folder / "tokens.bin", std::string(8, '\0'));
+  REQUIRE(::mkfifo((folder / "tokens.ends").c_str(), 0600) == 0);
+  CHECK_THAT(data_error([&] { open_documents((folder / "tokens.bin").string(), options); }),
+             ContainsSubstring("not a regular file: ") && ContainsSubstring("tokens.ends"));
 }

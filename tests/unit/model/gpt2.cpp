@@ -119,7 +119,11 @@ TEST_CASE(
   save_tensors(path, with_head);
   Model other = make_model(kSmall, kText, at::kCPU, 4);
   CHECK_THROWS_WITH(other.load_weights(path),
-                    ContainsSubstring("lm_head.weight is unexpected (Float [11, 8], and not equal to"));
+                    ContainsSubstring("hold transformer.wte.weight twice, and the two differ: Float [11, 8]"));
+  NamedTensors twice = saved;
+  twice.emplace_back("ln_f.weight", at::zeros({8}));
+  save_tensors(path, twice);
+  CHECK_THROWS_WITH(other.load_weights(path), ContainsSubstring("hold transformer.ln_f.weight twice"));
   save_tensors(path, saved);
   ModelConfig larger = kSmall;
   larger.vocabulary = 12;
