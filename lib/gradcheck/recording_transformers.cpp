@@ -135,8 +135,8 @@ class RecordingLanguageHead : public LanguageHeadOperations {
       const at::Tensor target = (at::arange(predicted, targets) % x[1].size(0)).view({x[0].size(0), x[0].size(1)});
       // Logits below 1, since softmax turns the rounding of a logit into a relative error. The sum, since float16 could
       // not hold the gradients of the mean.
-      const at::Tensor weight = x[1] / (4 * std::sqrt(static_cast<double>(x[1].size(1))));
-      return parts.operations.language_head->loss(x[0], weight, target) * predicted;
+      const at::Tensor small_weight = x[1] / (4 * std::sqrt(static_cast<double>(x[1].size(1))));
+      return parts.operations.language_head->loss(x[0], small_weight, target) * predicted;
     };
     cases_->add(std::move(found), weight);
     return output;
