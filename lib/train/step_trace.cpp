@@ -10,7 +10,8 @@ namespace trainopt {
 namespace {
 
 constexpr std::string_view kOwn = "trainopt::", kForward = "_convolution", kBackward = "_convolution_backward",
-                           kAttention = "aten::_scaled_dot_product_", kDecomposed = "_math";
+                           kAttention = "aten::_scaled_dot_product_", kDecomposed = "_math",
+                           kOwnAttention = "trainopt::fused_attention";
 
 bool is_own_forward(const TracedOperation& operation) {
   return operation.name.starts_with(kOwn) && operation.name.ends_with(kForward) && operation.grad_mode;
@@ -21,6 +22,7 @@ bool is_own_backward(const TracedOperation& operation) {
 
 /// In one piece: libtorch's other implementation consists of matrix products, which are traced by themselves.
 bool is_attention(const TracedOperation& operation) {
+  if (operation.name.starts_with(kOwnAttention)) return true;
   return operation.name.starts_with(kAttention) && operation.name.find(kDecomposed) == std::string::npos;
 }
 

@@ -105,7 +105,7 @@ TEST_CASE("the logits of the token loss never exist as a whole") {
     for (const auto* kernels : all_cpu_linear_cross_entropy_kernels()) {
       const Pieces pieces = kernels->pieces(kRows, kClasses, type);
       const int64_t logits = kRows * kClasses * static_cast<int64_t>(c10::elementSize(type));
-      CHECK(static_cast<double>(pieces.bytes) < 0.11 * static_cast<double>(2 * logits));
+      CHECK(static_cast<double>(pieces.bytes) < 0.15 * static_cast<double>(2 * logits));
       const int64_t before = cpu_tensor_memory()->live;
       reset_cpu_tensor_peak();
       torch::autograd::grad({linear_cross_entropy(hidden, weight, batch.target, type, *kernels)}, {hidden, weight});

@@ -4,7 +4,7 @@
 #include "device/tensor.h"
 #include "kernels/cpu/by_type.h"
 #include "kernels/winograd/autograd.h"
-#include "kernels/winograd/cpu/product_loops.h"
+#include "kernels/products/cpu/product_loops.h"
 #include "kernels/winograd/cpu/tile_loops.h"
 #include "support/catch.h"
 
@@ -117,9 +117,12 @@ std::vector<float> all_of(const Width& width, const Grid& grid, int64_t in, int6
   width.tiles.weights(weight.data(), false, 0, out, weights);
   width.tiles.weights(weight.data(), true, 0, out, rotated);
   for (int64_t position = 0; position < kPositions; ++position) {
-    width.products.product(gradients, weights, position, 0, tiles, products);
-    width.products.outer_product(gradients, inputs, position, tiles, 0, out, false, sums);
-    width.products.outer_product(gradients, inputs, position, tiles, 0, out, true, sums);
+    width.products.product(gradients.at_position(position), weights.at_position(position), 0, tiles,
+                           products.at_position(position));
+    width.products.outer_product(gradients.at_position(position), inputs.at_position(position), tiles, 0, out, false,
+                                 sums.at_position(position));
+    width.products.outer_product(gradients.at_position(position), inputs.at_position(position), tiles, 0, out, true,
+                                 sums.at_position(position));
   }
   std::vector<float> outputs(static_cast<size_t>(pixels * in)), of_weight(weight.size());
   width.tiles.outputs(products, grid, 0, 0, tiles, outputs.data());

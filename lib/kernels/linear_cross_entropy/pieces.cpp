@@ -1,6 +1,7 @@
 #include "kernels/linear_cross_entropy/pieces.h"
 
 #include "base/error.h"
+#include "device/product.h"
 #include "device/tensor.h"
 #include "kernels/head/head.h"
 
@@ -14,7 +15,7 @@ namespace {
 constexpr int64_t kLine = 64;  // bytes
 /// The buffer has this part of the bytes that the logits would have in the operands' type: with their gradient, twice
 /// as much.
-constexpr int64_t kPart = 5;
+constexpr int64_t kPart = 4;
 /// Fewer rows make the products inefficient, since each piece reads the weight and reads and writes its gradient. More
 /// than the most gain nothing.
 constexpr int64_t kLeastRows = 64, kMostRows = 4096;
@@ -84,7 +85,7 @@ LinearCrossEntropy LinearCrossEntropyInPieces::run(const at::Tensor& hidden, con
     const int64_t count = std::min(pieces.rows, rows - first);
     const at::Tensor buffer = memory.narrow(0, 0, count), states = hidden.narrow(0, first, count).to(type);
     at::Tensor logits = buffer.narrow(1, 0, classes);
-    at::mm_out(logits, states, factors.t());
+    product_out(logits, states, factors.t());
     this->losses({.buffer = buffer,
                   .classes = classes,
                   .target = target.narrow(0, first, count),

@@ -1,4 +1,4 @@
-// The memory operations of Winograd's convolution, and its matrix products. F(4×4, 3×3): images are cut into tiles of
+// The memory operations of Winograd's convolution. F(4×4, 3×3): images are cut into tiles of
 // 4×4 outputs, each computed from 6×6 inputs. A transformed tile has 36 positions, and the convolution becomes a
 // product over channels at each position. Formulas and matrices: Lavin and Gray, "Fast Algorithms for Convolutional
 // Neural Networks", 2015 (arXiv:1509.09308), §4.3.
@@ -6,6 +6,8 @@
 // Uses only raw memory and functions of its own: code compiled for wide vectors must never be used by the rest of the
 // program.
 #pragma once
+
+#include "kernels/products/products.h"
 
 #include <c10/util/BFloat16.h>
 #include <c10/util/Half.h>
@@ -18,7 +20,6 @@ namespace trainopt::kernels::winograd {
 inline constexpr int kTile = 4, kKernel = 3,
                      kInputTile = kTile + kKernel - 1;  ///< outputs, taps and inputs of a tile per side
 inline constexpr int kPositions = kInputTile * kInputTile;
-inline constexpr int64_t kPanel = 16;  ///< the number of channels must be a multiple of this
 
 /// The tiles of a convolution with stride 1 and padding 1: outputs have the height and width of the inputs.
 struct Grid {
@@ -33,15 +34,15 @@ struct Grid {
 template <class T>
 using Work = std::conditional_t<std::is_same_v<T, double>, double, float>;
 
-/// Transformed values, 36 positions of rows × channels: tiles × channels, or, for weights, channels of one side ×
-/// channels of the other. Sixteen channels are stored together, row after row, so that products read memory
-/// sequentially: at[p * position + (c / 16 * rows + row) * 16 + c % 16].
+/// Transformed values, 36 positions of rows × channels in panels: tiles × channels, or, for weights, channels of one
+/// side × channels of the other. The number of channels is a multiple of kPanel.
 template <class W>
 struct Transformed {
   W* at;
   int64_t position, rows, channels;
 
-  [[gnu::always_inline]] W* panel(int64_t p, int64_t c) const { return at + p * position + c / kPanel * rows * kPanel; }
+  [[gnu::always_inline]] Panels<W> at_position(int64_t p) const { return {at + p * position, rows, channels}; }
+  [[gnu::always_inline]] W* panel(int64_t p, int64_t c) const { return at_position(p).panel(c); }
 };
 
 /// T: double, float, c10::BFloat16, c10::Half. Images are NHWC. Functions process tiles [begin, end) of the grid; tile
@@ -64,35 +65,15 @@ struct TileKernels {
   void (*weight_gradients)(const Transformed<Work<T>>& from, int64_t begin, int64_t end, T* gradients);
 };
 
-/// The products at one position. W: double, float.
-template <class W>
-struct ProductKernels {
-  /// to[t][k] = Σ a[t][c] · b[c][k] over the channels c of a, for rows t in [begin, end).
-  void (*product)(const Transformed<W>& a, const Transformed<W>& b, int64_t position, int64_t begin, int64_t end,
-                  const Transformed<W>& to);
-  /// to[k][c] = Σ a[t][k] · b[t][c] over the first `rows` rows t, for channels k in [begin, end), which are multiples
-  /// of kPanel. `add`: adds to the previous contents.
-  void (*outer_product)(const Transformed<W>& a, const Transformed<W>& b, int64_t position, int64_t rows, int64_t begin,
-                        int64_t end, bool add, const Transformed<W>& to);
-};
-
 /// For the widest vectors of this CPU.
 template <class T>
 const TileKernels<T>& tile_kernels();
-template <class W>
-const ProductKernels<W>& product_kernels();
 template <>
 const TileKernels<double>& tile_kernels();
-template <>
-const ProductKernels<float>& product_kernels();
-template <>
-const ProductKernels<double>& product_kernels();
 
 template <class T>
 const TileKernels<T>& tiles_avx2();  // not for double
 template <class T>
 const TileKernels<T>& tiles_avx512();
-const ProductKernels<float>& products_avx2();
-const ProductKernels<float>& products_avx512();
 
 }  // namespace trainopt::kernels::winograd

@@ -108,7 +108,8 @@ at::Tensor convolved(const at::Tensor& image, const Transformed<Work<T>>& weight
       kernels.inputs(x.const_data_ptr<T>(), grid, first, begin, end, inputs);
     });
     at_positions(last - first, kRows, [&](int64_t position, int64_t begin, int64_t end) {
-      product_kernels<Work<T>>().product(inputs, weights, position, begin, end, outputs);
+      product_kernels<Work<T>>().product(inputs.at_position(position), weights.at_position(position), begin, end,
+                                         outputs.at_position(position));
     });
     at::parallel_for(first, last, kGrain, [&](int64_t begin, int64_t end) {
       kernels.outputs(outputs, grid, first, begin, end, y.mutable_data_ptr<T>());
@@ -132,7 +133,8 @@ TransformedBuffer<Work<T>> transformed_weight_gradient(const at::Tensor& g, cons
       kernels.output_gradients(g.const_data_ptr<T>(), grid, first, begin, end, gradients);
     });
     at_positions(out, kPanel, [&](int64_t position, int64_t begin, int64_t end) {
-      product_kernels<Work<T>>().outer_product(gradients, inputs, position, last - first, begin, end, first > 0, sums);
+      product_kernels<Work<T>>().outer_product(gradients.at_position(position), inputs.at_position(position),
+                                               last - first, begin, end, first > 0, sums.at_position(position));
     });
   });
   return sums;

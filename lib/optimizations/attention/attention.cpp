@@ -1,6 +1,7 @@
 #include "optimizations/attention/attention.h"
 
 #include "base/counted.h"
+#include "kernels/attention/attention.h"
 #include "train/plan.h"
 
 #include <fmt/ranges.h>
@@ -13,20 +14,23 @@ namespace {
 struct Implementation {
   const char *operation, *name;
 };
-/// What at::scaled_dot_product_attention calls.
+constexpr const char* kOwn = kernels::kAttentionLabel;
+/// What at::scaled_dot_product_attention calls, and what runs in its place.
 constexpr Implementation kImplementations[] = {{"aten::_scaled_dot_product_flash_attention_for_cpu", "flash"},
                                                {"aten::_scaled_dot_product_flash_attention", "flash"},
                                                {"aten::_scaled_dot_product_efficient_attention", "efficient"},
                                                {"aten::_scaled_dot_product_cudnn_attention", "cudnn"},
                                                {"aten::_scaled_dot_product_attention_math", "math"},
-                                               {kDroppedAttentionLabel, "math"}};
+                                               {kDroppedAttentionLabel, "math"},
+                                               {kOwn, "fused_kernels"}};
 
 /// By implementation: the calls of a step's forward passes.
 std::map<std::string, int64_t> calls_of(const StepTrace& seen) {
   std::map<std::string, int64_t> calls;
   for (const auto& [operation, name] : kImplementations)
-    if (const int64_t count =
-            seen.calls([&](const TracedOperation& one) { return one.name == operation && one.grad_mode; }))
+    if (const int64_t count = seen.calls([&](const TracedOperation& one) {
+          return one.name == operation && (one.grad_mode || operation == kOwn);  // ours turns it off
+        }))
       calls[name] += count;
   return calls;
 }

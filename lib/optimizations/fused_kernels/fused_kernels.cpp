@@ -1,8 +1,10 @@
 #include "optimizations/fused_kernels/fused_kernels.h"
 
 #include "base/units.h"
+#include "kernels/attention/attention.h"
 #include "kernels/meta.h"
 #include "optimizations/fused_kernels/block_operations.h"
+#include "optimizations/fused_kernels/fused_attention.h"
 #include "optimizations/fused_kernels/fused_task.h"
 #include "optimizations/fused_kernels/language_head.h"
 #include "optimizations/fused_kernels/row_operations.h"
@@ -16,20 +18,23 @@ namespace {
 
 struct Fused {
   const char *what, *plain, *forward,
-      *backward;  ///< for the receipt; libtorch's operation; our kernel's label and its gradient's
+      *backward;  ///< for the receipt; libtorch's operation, if this always replaces it; our label and its gradient's
 };
 constexpr Fused kLayerNorms{"layer norms", "aten::layer_norm", kernels::kLayerNormLabel,
                             kernels::kLayerNormGradientLabel},
-    kGelus{"GELUs", "aten::gelu", kernels::kGeluLabel, kernels::kGeluGradientLabel};
+    kGelus{"GELUs", "aten::gelu", kernels::kGeluLabel, kernels::kGeluGradientLabel},
+    kAttentions{"attentions", "", kernels::kAttentionLabel, kernels::kAttentionGradientLabel};
 constexpr Fused kFused[] = {
     kLayerNorms,
     kGelus,
+    kAttentions,
     {"batch-norms", "aten::batch_norm", kernels::kNormLabel, kernels::kNormGradientLabel},
     {"average pools", "aten::adaptive_avg_pool2d", kernels::kAveragePoolLabel, kernels::kAveragePoolGradientLabel},
     {"losses", "aten::cross_entropy_loss", kernels::kCrossEntropyLabel, kernels::kCrossEntropyGradientLabel}};
 constexpr Fused kFusedOfLanguageModels[] = {
     kLayerNorms,
     kGelus,
+    kAttentions,
     {"language heads", "aten::cross_entropy_loss", kernels::kLinearCrossEntropyLabel,
      kernels::kLinearCrossEntropyGradientLabel}};
 
@@ -85,6 +90,9 @@ void fuse_row_operations(Plan& plan) {
       [](const BuildContext& context) { return make_fused_layer_norm(*row_kernels_for(context.device)); });
   plan.gelu.fill("fused_kernels", "with the bias of the linear layer, in one pass",
                  [](const BuildContext& context) { return make_fused_gelu(*row_kernels_for(context.device)); });
+  if (!plan.device.is_cuda())
+    plan.attention.fill("fused_kernels", "in blocks of queries, if optimizations.attention is auto",
+                        [](const BuildContext&) { return make_fused_attention(); });
 }
 
 Outcome apply_to_language_model(Plan& plan) {

@@ -20,8 +20,8 @@ class Convolutions : public PlainConvolutionOperations {
  public:
   bool supports(const Conv2d::Shape& shape, const at::Tensor& input) const override {
     if (shape.kernel != kernel::kKernel || shape.stride != 1 || shape.padding != 1) return false;
-    if (std::min(shape.in, shape.out) < kMinChannels || shape.in % kernel::kPanel != 0 ||
-        shape.out % kernel::kPanel != 0)
+    if (std::min(shape.in, shape.out) < kMinChannels || shape.in % kernels::kPanel != 0 ||
+        shape.out % kernels::kPanel != 0)
       return false;
     const kernel::Grid grid{.images = input.size(0), .height = input.size(2), .width = input.size(3)};
     return grid.tiles() >= kMinTiles && kernel::saving(grid.height, grid.width) >= kMinSaving;

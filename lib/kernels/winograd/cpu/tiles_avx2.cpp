@@ -1,5 +1,4 @@
 #include "kernels/cpu/avx2.h"
-#include "kernels/winograd/cpu/product_loops.h"
 #include "kernels/winograd/cpu/tile_loops.h"
 
 namespace trainopt::kernels::winograd {
@@ -13,10 +12,5 @@ const TileKernels<T>& tiles_avx2() {
 template const TileKernels<float>& tiles_avx2();
 template const TileKernels<c10::BFloat16>& tiles_avx2();
 template const TileKernels<c10::Half>& tiles_avx2();
-
-const ProductKernels<float>& products_avx2() {
-  static constexpr ProductKernels<float> kKernels = products_of<Avx2, 6, 6, 1, float>();
-  return kKernels;
-}
 
 }  // namespace trainopt::kernels::winograd

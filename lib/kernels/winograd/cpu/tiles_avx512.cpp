@@ -1,5 +1,4 @@
 #include "kernels/cpu/avx512.h"
-#include "kernels/winograd/cpu/product_loops.h"
 #include "kernels/winograd/cpu/tile_loops.h"
 
 namespace trainopt::kernels::winograd {
@@ -13,10 +12,5 @@ const TileKernels<T>& tiles_avx512() {
 template const TileKernels<float>& tiles_avx512();
 template const TileKernels<c10::BFloat16>& tiles_avx512();
 template const TileKernels<c10::Half>& tiles_avx512();
-
-const ProductKernels<float>& products_avx512() {
-  static constexpr ProductKernels<float> kKernels = products_of<Avx512, 12, 8, 2, float>();
-  return kKernels;
-}
 
 }  // namespace trainopt::kernels::winograd

@@ -1,0 +1,20 @@
+#include "device/product.h"
+
+#include <ATen/ops/mm.h>
+
+// libtorch exports this function without its header.
+namespace at::native {
+TORCH_API void mkldnn_matmul(const Tensor& a, const Tensor& b, const Tensor& result, float beta, float alpha);
+}  // namespace at::native
+
+namespace trainopt {
+
+void product_out(at::Tensor& result, const at::Tensor& a, const at::Tensor& b) {
+  static const bool slow_mkl = __builtin_cpu_is("amd") && __builtin_cpu_supports("avx512f");
+  if (slow_mkl && a.is_cpu() && a.scalar_type() == at::kFloat)
+    at::native::mkldnn_matmul(a, b, result, /*beta=*/0, /*alpha=*/1);
+  else
+    at::mm_out(result, a, b);
+}
+
+}  // namespace trainopt

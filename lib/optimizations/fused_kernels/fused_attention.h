@@ -1,0 +1,14 @@
+// Attention on a CPU by our kernels, where nothing else was chosen.
+#pragma once
+
+#include "model/attention_operations.h"
+
+#include <memory>
+
+namespace trainopt::fused_kernels {
+
+/// Where optimizations.attention is `auto` and nothing is dropped; otherwise libtorch's. Also libtorch's for bfloat16
+/// on CPUs with AMX, which its flash attention uses and our kernels do not.
+std::unique_ptr<AttentionOperations> make_fused_attention();
+
+}  // namespace trainopt::fused_kernels
