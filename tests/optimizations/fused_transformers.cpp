@@ -37,12 +37,12 @@ Recipe gpt2_recipe() {
 
 Plan planned(const Recipe& recipe) { return make_plan(recipe, Machine{.cpu = "test", .cores = 2}); }
 
-const Receipt& of_fused_kernels(const std::vector<SwitchReceipt>& all) {
-  const auto found =
-      std::find_if(all.begin(), all.end(), [](const auto& each) { return each.name == "fused_kernels"; });
+const Receipt& receipt_of(const char* name, const std::vector<SwitchReceipt>& all) {
+  const auto found = std::find_if(all.begin(), all.end(), [&](const auto& each) { return each.name == name; });
   REQUIRE(found != all.end());
   return found->receipt;
 }
+const Receipt& of_fused_kernels(const std::vector<SwitchReceipt>& all) { return receipt_of("fused_kernels", all); }
 
 }  // namespace
 
@@ -109,8 +109,37 @@ TEST_CASE("fused_kernels trains transformers as the plain plan does, and its rec
     CHECK(receipt.effective);
     CHECK(receipt.reason.empty());
     CHECK(receipt.observed.rfind("5 of 5 layer norms fused, 5 of their gradients; "
-                                 "2 of 2 GELUs fused, 2 of their gradients; ",
+                                 "2 of 2 GELUs fused, 2 of their gradients; "
+                                 "2 of 2 attentions fused, 2 of their gradients; ",
                                  0) == 0);
+  }
+}
+
+TEST_CASE("fused_kernels leaves attention to the implementation that the recipe names, and to dropout") {
+  struct Case {
+    AttentionKernel wanted;
+    double dropout;
+    const char* ran;
+  };
+  for (const auto& [wanted, dropout, ran] :
+       {Case{AttentionKernel::automatic, 0, "fused_kernels"}, Case{AttentionKernel::flash, 0, "flash"},
+        Case{AttentionKernel::math, 0, "math"}, Case{AttentionKernel::automatic, 0.1, "math"}}) {
+    Recipe recipe = gpt2_recipe();
+    recipe.model.dropout = dropout;
+    recipe.optimizations.attention = wanted;
+    recipe.optimizations.fused_kernels = true;
+    const Plan plan = planned(recipe);
+    Rows rows;
+    Trainer trainer(plan, {}, rows, never_stopped());
+    trainer.run();
+    const auto found = receipts(plan.switches, trainer.outcome().trace);
+    const bool fused = std::string(ran) == "fused_kernels";
+    INFO(ran << " " << of_fused_kernels(found).observed);
+    CHECK((of_fused_kernels(found).observed.find("attentions fused") != std::string::npos) == fused);
+    if (std::string(ran) == "math") continue;  // attention is off
+    const Receipt& of_attention = receipt_of("attention", found);
+    CHECK(of_attention.effective);
+    CHECK(of_attention.observed == std::string("2 attentions by ") + ran);
   }
 }
 
