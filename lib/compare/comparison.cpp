@@ -51,7 +51,7 @@ ArmResult result_of(const Sampling& sampling, size_t arm) {
   result.name = sampling.names[arm];
   result.facts = sampling.facts[arm];
   double seconds = 0, waited = 0;
-  int64_t samples = 0;
+  int64_t samples = 0, tokens = 0;
   std::vector<double> step_ms;
   for (const Round& round : sampling.rounds)
     for (size_t i = 0; i < round.turns.size(); ++i) {
@@ -61,10 +61,12 @@ ArmResult result_of(const Sampling& sampling, size_t arm) {
       waited += turn.data_wait_s;
       result.phases.add(turn.phases);
       samples += turn.samples;
+      tokens += turn.tokens;
       step_ms.insert(step_ms.end(), turn.step_ms.begin(), turn.step_ms.end());
     }
   if (seconds > 0) {
     result.samples_per_s = static_cast<double>(samples) / seconds;
+    if (tokens > 0) result.tokens_per_s = static_cast<double>(tokens) / seconds;
     result.data_wait_pct = 100 * waited / seconds;
   }
   if (!step_ms.empty()) result.step_ms_p50 = percentile(step_ms, 0.5);

@@ -16,6 +16,7 @@ struct ArmResult {
   ArmFacts facts;
   Json recipe;                                  ///< the effective one; null: an earlier version did not store it
   double samples_per_s = 0, data_wait_pct = 0;  ///< over the measured blocks
+  std::optional<double> tokens_per_s;           ///< the same; null for images
   std::optional<double> step_ms_p50;
   PhaseSums phases;  ///< over the measured blocks; with several ranks, rank 0's
 };
@@ -32,7 +33,7 @@ struct CarryOver {
 
 struct Comparison {
   Verdict verdict = Verdict::inconclusive;
-  double ratio = 1;                  ///< of B's throughput to A's, from total times
+  double ratio = 1;                  ///< of B's throughput to A's (Block::work()), from total times
   std::optional<Interval> interval;  ///< of the ratio, valid whenever sampling might have ended; null: too few blocks
   std::optional<Interval> typical;   ///< of the ratio in a typical block, hardly affected by slow turns
   std::optional<CarryOver> carry_over;  ///< null: too few blocks

@@ -20,6 +20,7 @@ ArmResult arm_from(const Json& json) {
           .recipe = json.value("recipe", Json()),
           .samples_per_s = json.at("samples_per_s"),
           .data_wait_pct = json.at("data_wait_pct"),
+          .tokens_per_s = json.contains("tokens_per_s") ? optional_at<double>(json, "tokens_per_s") : std::nullopt,
           .step_ms_p50 = optional_at<double>(json, "step_ms_p50"),
           .phases = json.contains("phases") ? phase_sums_from(json.at("phases")) : PhaseSums()};
 }
@@ -91,6 +92,7 @@ Json to_json(const std::optional<CarryOver>& carry_over) {
 Json to_json(const ArmResult& arm) {
   Json json = {{"name", arm.name},
                {"samples_per_s", arm.samples_per_s},
+               {"tokens_per_s", or_null(arm.tokens_per_s)},
                {"price_per_million_samples", or_null(price_per_million_samples(arm))},
                {"step_ms_p50", or_null(arm.step_ms_p50)},
                {"data_wait_pct", arm.data_wait_pct},

@@ -98,6 +98,7 @@ std::string phases_text(const PhaseSums& phases) {
 
 std::string arm_text(const ArmResult& arm) {
   std::string text = fmt::format("{} samples/s", human_rate(arm.samples_per_s));
+  if (arm.tokens_per_s) text += fmt::format(", {} tokens/s", human_rate(*arm.tokens_per_s));
   if (const auto price = price_per_million_samples(arm)) text += fmt::format(", {:.4g} per million samples", *price);
   if (arm.step_ms_p50) text += fmt::format(", step {}", human_milliseconds(*arm.step_ms_p50));
   if (const std::string phases = arm.phases.text(); !phases.empty()) text += fmt::format(" ({})", phases);

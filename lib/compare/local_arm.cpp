@@ -64,6 +64,7 @@ void LocalArm::step_done(const StepRecord& row) {
   turn_.phases.add(full_row);
   turn_.data_wait_s += full_row[Metric::data_wait_ms].value_or(0) * 1e-3;
   turn_.samples += full_row.step_samples;
+  turn_.tokens += full_row.step_tokens;
   if (const auto& clock = full_row[Metric::gpu_sm_clock_mhz]) {
     clock_sum_ += *clock;
     ++clock_count_;

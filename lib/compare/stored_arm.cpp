@@ -53,6 +53,16 @@ std::vector<Difference> flat_differences(const Json& then, const Json& now, cons
   return all;
 }
 
+/// Of one arm, over blocks.
+double seconds_per_sample(std::span<const Block> blocks, bool of_a) {
+  double seconds = 0, samples = 0;
+  for (const Block& block : blocks) {
+    seconds += block.seconds(of_a);
+    samples += static_cast<double>(block.samples(of_a));
+  }
+  return seconds / samples;
+}
+
 StoredArm arm_of(const Comparison& c, bool of_a) {
   const ArmResult& arm = of_a ? c.a : c.b;
   StoredArm stored;
@@ -63,15 +73,17 @@ StoredArm arm_of(const Comparison& c, bool of_a) {
   stored.plan = arm.facts.plan;
   stored.own_processes = c.own_processes;
   if (!c.own_processes) {
-    const Measurement all = measurement_of(c.blocks);
-    stored.seconds_per_sample = {of_a ? all.seconds_per_sample.a : all.seconds_per_sample.b};
+    stored.seconds_per_sample = {seconds_per_sample(c.blocks, of_a)};
     return stored;
   }
   std::vector<double> log_ratios;
-  for (const Measurement& pair : measurements_of(c.blocks, true)) {
-    stored.seconds_per_sample.push_back(of_a ? pair.seconds_per_sample.a : pair.seconds_per_sample.b);
-    log_ratios.push_back(std::log(pair.seconds_per_sample.a / pair.seconds_per_sample.b));
+  for (size_t begin = 0, end = 0; begin < c.blocks.size(); begin = end) {
+    while (end < c.blocks.size() && c.blocks[end].pair == c.blocks[begin].pair) ++end;
+    stored.seconds_per_sample.push_back(
+        seconds_per_sample(std::span(c.blocks).subspan(begin, end - begin), of_a));
   }
+  for (const Measurement& pair : measurements_of(c.blocks, true))
+    log_ratios.push_back(std::log(pair.seconds_per_sample.a / pair.seconds_per_sample.b));
   if (log_ratios.size() >= 2)
     stored.pairing = Pairing{static_cast<int64_t>(log_ratios.size()), standard_deviation(log_ratios)};
   return stored;

@@ -21,26 +21,37 @@ int64_t Block::samples(bool of_a) const {
   return sum;
 }
 
+bool Block::counts_tokens() const {
+  return std::all_of(turns.begin(), turns.end(), [](const Turn& turn) { return turn.tokens > 0; });
+}
+
+int64_t Block::work(bool of_a) const {
+  int64_t sum = 0;
+  for (size_t i = 0; i < turns.size(); ++i)
+    if (is_a(i) == of_a) sum += work(turns[i]);
+  return sum;
+}
+
 double Block::log_ratio() const {
-  return std::log(static_cast<double>(samples(false)) / seconds(false)) -
-         std::log(static_cast<double>(samples(true)) / seconds(true));
+  return std::log(static_cast<double>(work(false)) / seconds(false)) -
+         std::log(static_cast<double>(work(true)) / seconds(true));
 }
 
 Measurement measurement_of(std::span<const Block> blocks) {
-  double seconds_a = 0, seconds_b = 0, samples_a = 0, samples_b = 0;
+  double seconds_a = 0, seconds_b = 0, work_a = 0, work_b = 0;
   Measurement all{.seconds_per_sample = {}, .longest_turn = {}, .turns = 0};
   for (const Block& block : blocks) {
     seconds_a += block.seconds(true);
     seconds_b += block.seconds(false);
-    samples_a += static_cast<double>(block.samples(true));
-    samples_b += static_cast<double>(block.samples(false));
+    work_a += static_cast<double>(block.work(true));
+    work_b += static_cast<double>(block.work(false));
     all.turns += static_cast<int64_t>(block.turns.size() / 2);
     for (size_t i = 0; i < block.turns.size(); ++i) {
       double& longest = block.is_a(i) ? all.longest_turn.a : all.longest_turn.b;
-      longest = std::max(longest, block.turns[i].seconds / static_cast<double>(block.turns[i].samples));
+      longest = std::max(longest, block.turns[i].seconds / static_cast<double>(block.work(block.turns[i])));
     }
   }
-  all.seconds_per_sample = {seconds_a / samples_a, seconds_b / samples_b};
+  all.seconds_per_sample = {seconds_a / work_a, seconds_b / work_b};
   return all;
 }
 
@@ -56,6 +67,7 @@ std::vector<Measurement> measurements_of(std::span<const Block> blocks, bool by_
 Json to_json(const Turn& turn) {
   return {{"steps", turn.steps},
           {"samples", turn.samples},
+          {"tokens", turn.tokens},
           {"seconds", turn.seconds},
           {"data_wait_s", turn.data_wait_s},
           {"cpu_s", turn.cpu_s},
@@ -70,6 +82,7 @@ Turn turn_from(const Json& json) {
   Turn turn;
   turn.steps = json.at("steps");
   turn.samples = json.at("samples");
+  turn.tokens = json.value("tokens", int64_t{0});  // older results have none
   turn.seconds = json.at("seconds");
   turn.data_wait_s = json.at("data_wait_s");
   turn.cpu_s = json.at("cpu_s");

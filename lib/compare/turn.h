@@ -17,6 +17,7 @@ namespace trainopt {
 /// Several steps of one arm, with the device idle at both ends.
 struct Turn {
   int64_t steps = 0, samples = 0;
+  int64_t tokens = 0;                   ///< tokens to predict, without padding; 0 for images
   double seconds = 0;                   ///< wall time, including the waits at both ends
   double data_wait_s = 0;               ///< part of it spent waiting for data
   double cpu_s = 0;                     ///< CPU time of the arm's processes on this machine meanwhile
@@ -41,8 +42,15 @@ struct Block {
   /// Seconds and samples of one arm's two turns.
   double seconds(bool of_a) const;
   int64_t samples(bool of_a) const;
+  /// What throughput counts in one arm's two turns: tokens if both arms have them, since a sample of one may have more
+  /// tokens than a sample of the other; otherwise samples.
+  int64_t work(bool of_a) const;
+  int64_t work(const Turn& turn) const { return counts_tokens() ? turn.tokens : turn.samples; }
   /// log of the ratio of B's throughput to A's.
   double log_ratio() const;
+
+ private:
+  bool counts_tokens() const;
 };
 
 /// One measurement for the verdict from the blocks whose order one coin toss decided: a block, or all blocks of a pair.

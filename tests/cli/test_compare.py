@@ -409,3 +409,19 @@ def test_ceilings_of_a_run(trainopt, recipe):
     assert [row["without"] for row in ceilings] == ["data", "optimizer", "logging"]
     assert trainopt("run", recipe, "--budget", "1s").code == 2
     assert trainopt("run", recipe, "--ceilings", "--budget", "soon").code == 2
+
+
+def test_language_models_of_different_contexts_are_compared_by_tokens(trainopt):
+    small = "model: {name: gpt2, layers: 1, heads: 1, width: 8, context: %d, vocabulary: 17}\n"
+    rest = "name: %s\ndata: {dataset: synthetic, batch_size: 2}\noptimizer: {name: sgd, lr: 0.1}\n"
+    short = trainopt.write("short.yaml", rest % "short" + small % 8)
+    long = trainopt.write("long.yaml", rest % "long" + small % 32)
+    result = trainopt("compare", short, long, "num_threads=1", *QUICK, "--json", "--run-dir", "out")
+    assert result.code == 0, result
+    answer = result.json()
+    a, b = answer["arms"]["a"], answer["arms"]["b"]
+    assert a["tokens_per_s"] == pytest.approx(8 * a["samples_per_s"])
+    assert b["tokens_per_s"] == pytest.approx(32 * b["samples_per_s"])
+    assert answer["ratio"] == pytest.approx(b["tokens_per_s"] / a["tokens_per_s"])
+    console = trainopt("compare", short, long, "num_threads=1", *QUICK)
+    assert console.out.count("tokens/s") == 2, console

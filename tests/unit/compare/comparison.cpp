@@ -49,6 +49,23 @@ TEST_CASE("a block compares throughput in either order") {
   CHECK(again.order == block.order);
 }
 
+TEST_CASE("a block compares tokens where both arms have them, otherwise samples") {
+  Block block;
+  for (size_t i = 0; i < 4; ++i) {
+    block.turns[i].samples = 10;
+    block.turns[i].seconds = 1;
+    block.turns[i].tokens = block.is_a(i) ? 80 : 160;
+  }
+  CHECK(block.log_ratio() == Approx(std::log(2.0)));
+  const Measurement both = measurement_of({&block, 1});
+  CHECK(both.seconds_per_sample.a / both.seconds_per_sample.b == Approx(2));
+  CHECK(both.longest_turn.b == Approx(1.0 / 160));
+  const Block again = block_from(Json::parse(to_json(block).dump()));
+  CHECK(again.log_ratio() == block.log_ratio());
+  block.turns[1].tokens = 0;
+  CHECK(block.log_ratio() == 0);
+}
+
 TEST_CASE(
     "a faster arm pays, a slower one costs, an equal one has no effect, and the interval contains the true ratio") {
   for (const auto& [ratio, verdict] :
