@@ -79,8 +79,7 @@ StoredArm arm_of(const Comparison& c, bool of_a) {
   std::vector<double> log_ratios;
   for (size_t begin = 0, end = 0; begin < c.blocks.size(); begin = end) {
     while (end < c.blocks.size() && c.blocks[end].pair == c.blocks[begin].pair) ++end;
-    stored.seconds_per_sample.push_back(
-        seconds_per_sample(std::span(c.blocks).subspan(begin, end - begin), of_a));
+    stored.seconds_per_sample.push_back(seconds_per_sample(std::span(c.blocks).subspan(begin, end - begin), of_a));
   }
   for (const Measurement& pair : measurements_of(c.blocks, true))
     log_ratios.push_back(std::log(pair.seconds_per_sample.a / pair.seconds_per_sample.b));

@@ -176,7 +176,10 @@ def main():
     texts = limited([text for text in (file.read_bytes() for file in files) if text], options.size)
     val, train = (b"".join(part) for part in split(texts, options.val_share)) if texts else (b"", b"")
     nats = trigram_nats(train, val)
-    options.out.mkdir(parents=True, exist_ok=True)
+    try:
+        options.out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        fail(f"{options.out} cannot be a folder: {error.strerror}")
     for name, text in (("train", train), ("val", val)):
         tokens = tokens_of(text, tokenizer)
         write(options.out / f"{name}.bin", tokens)
