@@ -141,7 +141,8 @@ std::string comparison_markdown(const Comparison& c) {
     const std::vector<std::string> memory = memory_texts(arm->facts);
     table.add({{letter},
                {arm->name},
-               {human_rate(arm->samples_per_s)},
+               {human_rate(arm->samples_per_s) +
+                (arm->tokens_per_s ? fmt::format(" ({} tokens/s)", human_rate(*arm->tokens_per_s)) : "")},
                {arm->step_ms_p50 ? human_milliseconds(*arm->step_ms_p50) : "–"},
                {phases_text(arm->phases)},
                {fmt::format("{:.1f} %", arm->data_wait_pct)},

@@ -78,8 +78,9 @@ double least_ratio(const Rotation& r, size_t one, size_t other) {
 Fastest fastest_of(const Rotation& r) {
   std::vector<size_t> order(r.arms.size());
   std::iota(order.begin(), order.end(), size_t{0});
-  std::stable_sort(order.begin(), order.end(),
-                   [&](size_t i, size_t j) { return r.arms[i].samples_per_s > r.arms[j].samples_per_s; });
+  const bool tokens = std::all_of(r.arms.begin(), r.arms.end(), [](const auto& arm) { return arm.tokens_per_s; });
+  const auto rate = [&](size_t arm) { return tokens ? *r.arms[arm].tokens_per_s : r.arms[arm].samples_per_s; };
+  std::stable_sort(order.begin(), order.end(), [&](size_t i, size_t j) { return rate(i) > rate(j); });
   Fastest fastest{.arms = {order.front()}, .alike = true, .ahead = {}};
   for (const size_t arm : order) {
     if (arm == order.front()) continue;

@@ -99,6 +99,11 @@ std::vector<Column> columns_of(const Rotation& r) {
   all.push_back(
       {"forward + backward + update", [&](size_t arm) { return Table::Cell{phases_cell(r.arms[arm].phases)}; }});
   const auto any = [&](auto has) { return std::any_of(r.arms.begin(), r.arms.end(), has); };
+  if (any([](const ArmResult& arm) { return arm.tokens_per_s.has_value(); }))
+    all.insert(all.begin() + 2, {"tokens/s", [&](size_t arm) {
+                                   const auto& rate = r.arms[arm].tokens_per_s;
+                                   return Table::Cell{rate ? human_rate(*rate) : "–"};
+                                 }});
   if (any([](const ArmResult& arm) { return price_per_million_samples(arm).has_value(); }))
     all.push_back({"per million samples", [&](size_t arm) {
                      const auto price = price_per_million_samples(r.arms[arm]);

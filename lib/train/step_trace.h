@@ -100,7 +100,7 @@ bool is_forward_convolution(const TracedOperation& operation);
 /// Whether this is one of the project's own convolutions: a forward in training, or a backward.
 bool is_own_convolution(const TracedOperation& operation);
 /// Number of calls of convolutions and matrix products, forward and backward, by element type in memory:
-/// "bfloat16" → calls. An attention that libtorch computes in one operation counts as one.
+/// "bfloat16" → calls. An attention that is computed in one operation counts as one.
 std::map<std::string, int64_t> multiplications_by_type(const StepTrace& trace);
 
 class Listening;

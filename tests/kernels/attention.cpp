@@ -44,7 +44,7 @@ double tolerance(at::ScalarType type) { return type == at::kFloat ? 2e-6 : type 
 
 std::vector<at::Tensor> results(const AttentionKernels& kernels, const Inputs& inputs, bool causal) {
   const auto forward = kernels.forward(inputs.of(causal));
-  const auto backward = kernels.backward(inputs.gradient, inputs.of(causal), forward);
+  const auto backward = kernels.backward(inputs.gradient, inputs.of(causal), forward.log_sums);
   return {forward.output, forward.log_sums, backward.of_query, backward.of_key, backward.of_value};
 }
 
@@ -79,9 +79,8 @@ TEST_CASE("attention and its gradients match the reference and float64 in every 
             continue;
           }
           for (const size_t i : {0u, 2u, 3u, 4u}) CHECK(difference(got[i], wanted[i]) < 2 * tolerance(type));
-          // The gradients of q and k take the output as rounded, so that 16 bits lose more there.
           for (const size_t i : {0u, 1u, 2u, 3u})
-            CHECK(difference(got[i == 0 ? 0 : i + 1], truth[i]) < (i == 0 ? 1 : 4) * tolerance(type));
+            CHECK(difference(got[i == 0 ? 0 : i + 1], truth[i]) < (type == at::kFloat ? 4 : 1) * tolerance(type));
         }
 }
 
@@ -93,12 +92,12 @@ TEST_CASE("a causal token does not depend on later ones") {
     inputs.key.narrow(2, 70, 30).fill_(std::numeric_limits<float>::quiet_NaN());
     inputs.value.narrow(2, 70, 30).zero_();
     const at::Tensor after = kernels->forward(inputs.of(true)).output;
-    CHECK(after.narrow(2, 0, 60).equal(before.narrow(2, 0, 60)));
+    CHECK(after.narrow(2, 0, 70).equal(before.narrow(2, 0, 70)));  // in the same block as later ones
     CHECK(after.narrow(2, 70, 30).isnan().all().item<bool>());
   }
 }
 
-TEST_CASE("attention of large scores and of NaN is libtorch's") {
+TEST_CASE("attention of large scores is libtorch's, and a NaN stays in its row") {
   at::manual_seed(53);
   for (const AttentionKernels* kernels : all_cpu_attention_kernels()) {
     Inputs inputs({1, 1, 70, 16}, at::kFloat, 30);  // one key has all of the weight
@@ -143,7 +142,8 @@ TEST_CASE("meta tensors get the results' shapes") {
   const auto meta = [](const at::Tensor& tensor) { return tensor.to(at::kMeta); };
   const at::Tensor query = meta(real.query), key = meta(real.key), value = meta(real.value);
   const auto result = cpu_attention_kernels().forward({query, key, value, true});
-  const auto gradients = cpu_attention_kernels().backward(meta(real.gradient), {query, key, value, true}, result);
+  const auto gradients =
+      cpu_attention_kernels().backward(meta(real.gradient), {query, key, value, true}, result.log_sums);
   const auto wanted = results(cpu_attention_kernels(), real, true);
   const std::vector<at::Tensor> got = {result.output, result.log_sums, gradients.of_query, gradients.of_key,
                                        gradients.of_value};

@@ -4,7 +4,7 @@
 //   output = p · v, with p = softmax(q · kᵀ ÷ √d) by rows; causal: a row's later keys have p = 0
 // With the gradient g of the output (Dao et al. 2022, appendix B):
 //   gradient of v = pᵀ · g
-//   s = p ∘ (g · vᵀ − rows of Σ g ∘ output), the gradient of q · kᵀ ÷ √d
+//   s = p ∘ (h − Σ p ∘ h by rows), with h = g · vᵀ: the gradient of q · kᵀ ÷ √d
 //   gradient of q = s · k ÷ √d, of k = sᵀ · q ÷ √d
 // All is computed in float32, whatever the type of the tensors, and every result is rounded once. Backward computes p
 // again, from the scores and the sums of their exponentials.
@@ -20,8 +20,8 @@ namespace trainopt::kernels {
 inline constexpr const char *kAttentionLabel = "trainopt::fused_attention",
                             *kAttentionGradientLabel = "trainopt::fused_attention_backward";
 
-/// References to tensors owned elsewhere: [samples, heads, tokens, head width] of one type, float32, bfloat16 or
-/// float16; the values of a head are contiguous in memory, rows may lie anywhere.
+/// References to tensors owned elsewhere: [samples, heads, tokens, head width], none of them 0, of one type, float32,
+/// bfloat16 or float16; the values of a head are contiguous in memory, rows may lie anywhere.
 struct AttentionInputs {
   const at::Tensor &query, &key, &value;
   bool causal;  ///< a token attends to itself and to earlier ones only
@@ -43,9 +43,9 @@ class AttentionKernels {
  public:
   virtual ~AttentionKernels() = default;
   virtual AttentionResult forward(const AttentionInputs& inputs) const = 0;
-  /// `gradient`: as the output, contiguous within a head. `result`: forward()'s.
+  /// `gradient`: as the output, contiguous within a head. `log_sums`: forward()'s.
   virtual AttentionGradients backward(const at::Tensor& gradient, const AttentionInputs& inputs,
-                                      const AttentionResult& result) const = 0;
+                                      const at::Tensor& log_sums) const = 0;
 };
 
 /// Plain libtorch operations in float32, with the scores of all pairs: the reference for the other implementations.

@@ -8,7 +8,7 @@ namespace trainopt::kernels {
 namespace {
 
 /// The tensors saved for backward, in this order.
-enum Saved : size_t { kQuery, kKey, kValue, kOutput, kLogSums };
+enum Saved : size_t { kQuery, kKey, kValue, kLogSums };
 
 at::Tensor with_contiguous_heads(const at::Tensor& tensor) {
   return tensor.stride(-1) == 1 ? tensor : tensor.contiguous();
@@ -18,20 +18,19 @@ at::Tensor with_contiguous_heads(const at::Tensor& tensor) {
 
 at::Tensor attention(const AttentionInputs& inputs, const AttentionKernels& kernels) {
   const auto forward = [&](std::vector<at::Tensor>& saved) {
-    // The inputs let a profiler count its operations.
+    // The inputs let a step's observer see their type.
     RECORD_FUNCTION(kAttentionLabel, std::vector<c10::IValue>({inputs.query, inputs.key, inputs.value}));
     const at::Tensor query = with_contiguous_heads(inputs.query), key = with_contiguous_heads(inputs.key),
                      value = with_contiguous_heads(inputs.value);
     const AttentionResult result = kernels.forward({query, key, value, inputs.causal});
-    saved = {query, key, value, result.output, result.log_sums};
+    saved = {query, key, value, result.log_sums};
     return result.output;
   };
   const auto backward = [&kernels, causal = inputs.causal](const BackwardCall& call) -> std::vector<at::Tensor> {
     const auto& saved = call.saved;
     RECORD_FUNCTION(kAttentionGradientLabel, std::vector<c10::IValue>({saved[kQuery], saved[kKey], saved[kValue]}));
-    const auto result =
-        kernels.backward(with_contiguous_heads(call.gradient), {saved[kQuery], saved[kKey], saved[kValue], causal},
-                         {saved[kOutput], saved[kLogSums]});
+    const auto result = kernels.backward(with_contiguous_heads(call.gradient),
+                                         {saved[kQuery], saved[kKey], saved[kValue], causal}, saved[kLogSums]);
     return {result.of_query, result.of_key, result.of_value};
   };
   return differentiable({inputs.query, inputs.key, inputs.value}, forward, backward);

@@ -29,11 +29,11 @@ class ReferenceAttentionKernels : public AttentionKernels {
   }
 
   AttentionGradients backward(const at::Tensor& gradient, const AttentionInputs& inputs,
-                              const AttentionResult& result) const override {
+                              const at::Tensor& log_sums) const override {
     const auto type = inputs.query.scalar_type();
-    const at::Tensor p = (scores_of(inputs) - result.log_sums.unsqueeze(-1)).exp(), g = gradient.to(at::kFloat);
+    const at::Tensor p = (scores_of(inputs) - log_sums.unsqueeze(-1)).exp(), g = gradient.to(at::kFloat);
     const at::Tensor of_p = at::matmul(g, inputs.value.to(at::kFloat).transpose(-2, -1)),
-                     of_scores = p * (of_p - (g * result.output.to(at::kFloat)).sum(-1, true)) * scale_of(inputs);
+                     of_scores = p * (of_p - (p * of_p).sum(-1, true)) * scale_of(inputs);
     return {.of_query = at::matmul(of_scores, inputs.key.to(at::kFloat)).to(type),
             .of_key = at::matmul(of_scores.transpose(-2, -1), inputs.query.to(at::kFloat)).to(type),
             .of_value = at::matmul(p.transpose(-2, -1), g).to(type)};

@@ -1,7 +1,7 @@
-// The memory operations of Winograd's convolution. F(4×4, 3×3): images are cut into tiles of
-// 4×4 outputs, each computed from 6×6 inputs. A transformed tile has 36 positions, and the convolution becomes a
-// product over channels at each position. Formulas and matrices: Lavin and Gray, "Fast Algorithms for Convolutional
-// Neural Networks", 2015 (arXiv:1509.09308), §4.3.
+// The memory operations of Winograd's convolution. F(4×4, 3×3): images are cut into tiles of 4×4 outputs, each computed
+// from 6×6 inputs. A transformed tile has 36 positions, and the convolution becomes a product over channels at each
+// position. Formulas and matrices: Lavin and Gray, "Fast Algorithms for Convolutional Neural Networks", 2015
+// (arXiv:1509.09308), §4.3.
 //
 // Uses only raw memory and functions of its own: code compiled for wide vectors must never be used by the rest of the
 // program.

@@ -49,7 +49,7 @@ std::string why_not(const Plan& plan, AttentionKernel kernel) {
     return fmt::format("{} needs a GPU from sm_80, and this one is sm_{}; libtorch chooses here", word_of(kernel),
                        plan.machine.sm);
   if (plan.device.is_cpu() && (kernel == AttentionKernel::efficient || kernel == AttentionKernel::cudnn))
-    return fmt::format("on CPUs libtorch has flash and math; {} needs an NVIDIA GPU, and libtorch chooses here",
+    return fmt::format("on CPUs libtorch has flash and math; {} needs an NVIDIA GPU, so this runs as with auto",
                        word_of(kernel));
   return "";
 }
@@ -83,7 +83,8 @@ Outcome apply(Plan& plan, AttentionKernel kernel) {
   if (!reason.empty()) return Outcome::none(reason);
   return Outcome::applied(
       kernel == AttentionKernel::automatic
-          ? "libtorch chooses an implementation that does not store the scores of all pairs of tokens"
+          ? fmt::format("{} an implementation that does not store the scores of all pairs of tokens",
+                        plan.attention.is_plain() ? "libtorch chooses" : "fused_kernels has")
           : fmt::format("{}, which does not store the scores of all pairs of tokens; math where it "
                         "does not support them",
                         word_of(kernel)),

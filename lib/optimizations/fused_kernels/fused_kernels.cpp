@@ -20,6 +20,7 @@ struct Fused {
   const char *what, *plain, *forward,
       *backward;  ///< for the receipt; libtorch's operation, if this always replaces it; our label and its gradient's
 };
+// Attentions left to libtorch are counted by the receipt of `attention`.
 constexpr Fused kLayerNorms{"layer norms", "aten::layer_norm", kernels::kLayerNormLabel,
                             kernels::kLayerNormGradientLabel},
     kGelus{"GELUs", "aten::gelu", kernels::kGeluLabel, kernels::kGeluGradientLabel},

@@ -25,7 +25,7 @@ struct Size {
 
 bool fits(const at::Tensor& tensor, const Size& size, at::ScalarType type) {
   return tensor.sizes() == at::IntArrayRef({size.samples, size.heads, size.tokens, size.width}) &&
-         tensor.stride(-1) == 1 && tensor.scalar_type() == type;
+         (size.width == 1 || tensor.stride(-1) == 1) && tensor.scalar_type() == type;
 }
 
 Size size_of(const AttentionInputs& inputs) {
@@ -141,7 +141,7 @@ class Forward : Computation<T> {
 
  private:
   int64_t t_ = this->tokens(), w_ = this->width();
-  mutable Workspace memory_{3 * t_ * w_ + kBlock * (2 * w_ + t_)};
+  Workspace memory_{3 * t_ * w_ + kBlock * (2 * w_ + t_)};
   Panels<float> key_ = memory_.panels(t_, w_), key_t_ = memory_.panels(w_, t_), value_ = memory_.panels(t_, w_),
                 query_ = memory_.panels(kBlock, w_), output_ = memory_.panels(kBlock, w_),
                 scores_ = memory_.panels(kBlock, t_);
@@ -153,7 +153,7 @@ class Backward : Computation<T> {
   explicit Backward(const Computation<T>& of) : Computation<T>(of) {}
 
   struct Inputs {
-    Head<const T> query, key, value, output, gradient;
+    Head<const T> query, key, value, gradient;
     const float* log_sums;
   };
   struct Results {
@@ -187,18 +187,14 @@ class Backward : Computation<T> {
     this->loops.probabilities(p, rows, in.log_sums + rows.first);
     multiply.outer_product(p, gradient_, rows.rows, 0, columns, true, of_value_);
     multiply.product(gradient_, first_of(value_t_, columns), 0, rows.rows, of_scores);
-    OfBlock means;
-    for (int64_t row = 0; row < rows.rows; ++row)
-      means[static_cast<size_t>(row)] =
-          this->loops.dot(in.gradient.row(rows.first + row), in.output.row(rows.first + row), this->size.width);
-    this->loops.score_gradients(p, rows, means.data(), of_scores);
+    this->loops.score_gradients(p, rows.rows, of_scores);
     multiply.product(of_scores, key_, 0, rows.rows, of_block_);
     this->unpack(of_block_, this->scale(), rows.first, rows.rows, of_query);
     multiply.outer_product(of_scores, query_, rows.rows, 0, columns, true, of_key_);
   }
 
   int64_t t_ = this->tokens(), w_ = this->width();
-  mutable Workspace memory_{5 * t_ * w_ + kBlock * (3 * w_ + 2 * t_)};
+  Workspace memory_{5 * t_ * w_ + kBlock * (3 * w_ + 2 * t_)};
   Panels<float> key_ = memory_.panels(t_, w_), key_t_ = memory_.panels(w_, t_), value_t_ = memory_.panels(w_, t_),
                 of_key_ = memory_.panels(t_, w_), of_value_ = memory_.panels(t_, w_),
                 query_ = memory_.panels(kBlock, w_), gradient_ = memory_.panels(kBlock, w_),
@@ -229,14 +225,14 @@ class CpuAttentionKernels : public AttentionKernels {
   }
 
   AttentionGradients backward(const at::Tensor& gradient, const AttentionInputs& inputs,
-                              const AttentionResult& result) const override {
+                              const at::Tensor& log_sums) const override {
     const Size size = size_of(inputs);
-    TRAINOPT_CHECK(fits(gradient, size, inputs.query.scalar_type()) && result.log_sums.is_contiguous());
+    TRAINOPT_CHECK(fits(gradient, size, inputs.query.scalar_type()) && log_sums.is_contiguous());
     AttentionGradients gradients{.of_query = tokens_together(size, inputs.query),
                                  .of_key = tokens_together(size, inputs.query),
                                  .of_value = tokens_together(size, inputs.query)};
     if (inputs.query.is_meta()) return gradients;
-    const auto* const log_sums = result.log_sums.const_data_ptr<float>();
+    const auto* const sums = log_sums.const_data_ptr<float>();
     by_type(inputs.query, [&](auto value) {
       using T = decltype(value);
       each_head<Backward<T>>(computation<T>(size, inputs), [&](const auto& compute, int64_t sample, int64_t head) {
@@ -245,9 +241,8 @@ class CpuAttentionKernels : public AttentionKernels {
         compute.run({.query = of(inputs.query),
                      .key = of(inputs.key),
                      .value = of(inputs.value),
-                     .output = of(result.output),
                      .gradient = of(gradient),
-                     .log_sums = log_sums + (sample * size.heads + head) * size.tokens},
+                     .log_sums = sums + (sample * size.heads + head) * size.tokens},
                     {to(gradients.of_query), to(gradients.of_key), to(gradients.of_value)});
       });
     });

@@ -30,15 +30,12 @@ struct AttentionLoops {
   void (*unpack)(const Panels<float>& from, const float* factors, int64_t rows, int64_t width, T* to, int64_t stride);
   /// to = fromᵀ; rows and columns of both are multiples of kPanel.
   void (*transpose)(const Panels<float>& from, const Panels<float>& to);
-  /// Σ a[i] · b[i].
-  float (*dot)(const T* a, const T* b, int64_t width);
   /// Replaces scores by their exponentials, with the row's largest subtracted; stores that and the sum of the results.
   void (*exponentials)(const Panels<float>& scores, const ScoreRows& rows, float* largest, float* sums);
   /// Replaces scores by exp(score − the row's log_sum).
   void (*probabilities)(const Panels<float>& scores, const ScoreRows& rows, const float* log_sums);
-  /// gradients = p ∘ (gradients − the row's mean)
-  void (*score_gradients)(const Panels<float>& p, const ScoreRows& rows, const float* means,
-                          const Panels<float>& gradients);
+  /// gradients = p ∘ (gradients − Σ p ∘ gradients of the row)
+  void (*score_gradients)(const Panels<float>& p, int64_t rows, const Panels<float>& gradients);
 };
 
 template <class T>

@@ -4,8 +4,6 @@
 #include "kernels/attention/cpu/loops.h"
 #include "kernels/cpu/exponential.h"
 
-#include <limits>
-
 namespace trainopt::kernels {
 namespace {
 
@@ -52,14 +50,6 @@ struct VectorLoops {
       }
   }
 
-  static float dot(const T* a, const T* b, int64_t width) {
-    Numbers sum = V::zero();
-    int64_t c = 0;
-    for (; c + V::kLanes <= width; c += V::kLanes) sum = V::multiply_add(V::load(a + c), V::load(b + c), sum);
-    if (c < width) sum = V::multiply_add(V::load(a + c, width - c), V::load(b + c, width - c), sum);
-    return V::total(sum);
-  }
-
   /// Replaces the first `count` values of a row by change(values), the rest of its columns by zero.
   template <class F>
   static void each_vector(const Panels<float>& panels, int64_t row, int64_t count, const F& change) {
@@ -78,7 +68,7 @@ struct VectorLoops {
   }
 
   static float largest_of(const Panels<float>& scores, int64_t row, int64_t count) {
-    const Numbers least = V::of(-std::numeric_limits<float>::infinity());
+    const Numbers least = V::of(-__builtin_inff());
     Numbers largest = least;
     int64_t c = 0;
     for (; c + V::kLanes <= count; c += V::kLanes) largest = V::larger(V::load(at(scores, row, c)), largest);
@@ -108,11 +98,13 @@ struct VectorLoops {
     }
   }
 
-  static void score_gradients(const Panels<float>& p, const ScoreRows& rows, const float* means,
-                              const Panels<float>& gradients) {
-    for (int64_t row = 0; row < rows.rows; ++row) {
-      const Numbers mean = V::of(means[row]);
-      for (int64_t c = 0; c < gradients.columns; c += V::kLanes) {
+  static void score_gradients(const Panels<float>& p, int64_t rows, const Panels<float>& gradients) {
+    for (int64_t row = 0; row < rows; ++row) {
+      Numbers sum = V::zero();
+      for (int64_t c = 0; c < p.columns; c += V::kLanes)
+        sum = V::multiply_add(V::load(at(p, row, c)), V::load(at(gradients, row, c)), sum);
+      const Numbers mean = V::of(V::total(sum));
+      for (int64_t c = 0; c < p.columns; c += V::kLanes) {
         float* const values = at(gradients, row, c);
         V::store(values, V::load(at(p, row, c)) * (V::load(values) - mean));
       }
@@ -126,7 +118,6 @@ constexpr AttentionLoops<T> attention_loops() {
   return {.pack = Loops::pack,
           .unpack = Loops::unpack,
           .transpose = Loops::transpose,
-          .dot = Loops::dot,
           .exponentials = Loops::exponentials,
           .probabilities = Loops::probabilities,
           .score_gradients = Loops::score_gradients};
