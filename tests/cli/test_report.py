@@ -127,6 +127,11 @@ def run(trainopt):
     return trainopt
 
 
+def operations_of(page):
+    """The operations that the page shows: the slowest, which are not always the first ones in profile.json."""
+    return [key for key in page.figures if re.fullmatch(r"profile\.operations\.\d+\.cpu_self_ms", key)]
+
+
 def test_every_run_leaves_a_page_whose_numbers_are_the_summarys(run):
     page = Page(run.folder / "out/report.html")
     documents = documents_of(run.folder / "out")
@@ -136,7 +141,7 @@ def test_every_run_leaves_a_page_whose_numbers_are_the_summarys(run):
         assert key in page.figures, key
     assert page.figures["receipts.fused_optimizer.effective"] == "true"
     assert page.figures["receipts.cuda_graph.effective"] == "false"
-    assert "profile.operations.0.name" in page.figures
+    assert operations_of(page)
     assert page.figures["environment.libtorch"] == documents["environment."]["libtorch"]
     for words in ("What limits it", "Which switches did what", "What to try", "Loss and evaluation"):
         assert words in page.text, words
@@ -211,7 +216,7 @@ def test_a_profile_has_its_numbers(trainopt):
     assert done.code == 0, done
     page = Page(trainopt.folder / "out/report.html")
     assert_equal_numbers(page.figures, documents_of(trainopt.folder / "out"), computed={"limit_pct"})
-    assert "profile.operations.0.cpu_self_ms" in page.figures
+    assert operations_of(page)
 
 
 def test_comparisons_and_ablations(trainopt):

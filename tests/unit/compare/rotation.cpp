@@ -65,6 +65,22 @@ Round noisy_round(uint64_t seed, int64_t number, size_t arms, PhiloxStream& rand
 
 }  // namespace
 
+TEST_CASE("the fastest of language models is the one with the most tokens per second") {
+  CompareOptions options;
+  options.seed = 5;
+  options.turn_s = 1e-9;
+  const auto machine = std::make_shared<SimulatedMachine>(5, 0.001);
+  Sampling sampling = sample_rounds(simulated_arms(machine, {1, 0.8}), options, kNever, {},
+                                    [](const Sampling&, const PairVerdicts&) {});
+  for (Round& round : sampling.rounds)  // a sample of the second has twice as many tokens
+    for (size_t i = 0; i < round.turns.size(); ++i)
+      round.turns[i].tokens = round.turns[i].samples * (round.arm_of(i) == 0 ? 8 : 16);
+  const Rotation r = judged(std::move(sampling), options);
+  CHECK(r.arms[0].samples_per_s > r.arms[1].samples_per_s);
+  CHECK(r.fastest.arms == std::vector<size_t>{1});
+  CHECK(r.pair(0, 1).ratio == Approx(1.6).epsilon(0.01));
+}
+
 TEST_CASE("a round is a random order and its reverse, over the same samples for every arm") {
   const auto machine = std::make_shared<SimulatedMachine>(1, 0.001);
   std::vector<WarmArm> arms;
