@@ -77,12 +77,11 @@ StoredArm arm_of(const Comparison& c, bool of_a) {
     return stored;
   }
   std::vector<double> log_ratios;
-  for (size_t begin = 0, end = 0; begin < c.blocks.size(); begin = end) {
-    while (end < c.blocks.size() && c.blocks[end].pair == c.blocks[begin].pair) ++end;
-    stored.seconds_per_sample.push_back(seconds_per_sample(std::span(c.blocks).subspan(begin, end - begin), of_a));
+  for (const auto& pair : groups_of(c.blocks, true)) {
+    stored.seconds_per_sample.push_back(seconds_per_sample(pair, of_a));
+    const auto [a, b] = measurement_of(pair).seconds_per_sample;
+    log_ratios.push_back(std::log(a / b));
   }
-  for (const Measurement& pair : measurements_of(c.blocks, true))
-    log_ratios.push_back(std::log(pair.seconds_per_sample.a / pair.seconds_per_sample.b));
   if (log_ratios.size() >= 2)
     stored.pairing = Pairing{static_cast<int64_t>(log_ratios.size()), standard_deviation(log_ratios)};
   return stored;

@@ -55,12 +55,18 @@ Measurement measurement_of(std::span<const Block> blocks) {
   return all;
 }
 
-std::vector<Measurement> measurements_of(std::span<const Block> blocks, bool by_pair) {
-  std::vector<Measurement> all;
+std::vector<std::span<const Block>> groups_of(std::span<const Block> blocks, bool by_pair) {
+  std::vector<std::span<const Block>> groups;
   for (size_t begin = 0, end = 0; begin < blocks.size(); begin = end) {
     while (end < blocks.size() && (end == begin || (by_pair && blocks[end].pair == blocks[begin].pair))) ++end;
-    all.push_back(measurement_of(blocks.subspan(begin, end - begin)));
+    groups.push_back(blocks.subspan(begin, end - begin));
   }
+  return groups;
+}
+
+std::vector<Measurement> measurements_of(std::span<const Block> blocks, bool by_pair) {
+  std::vector<Measurement> all;
+  for (const auto& group : groups_of(blocks, by_pair)) all.push_back(measurement_of(group));
   return all;
 }
 

@@ -56,8 +56,9 @@ struct Block {
 /// One measurement for the verdict from the blocks whose order one coin toss decided: a block, or all blocks of a pair.
 /// `blocks` must not be empty.
 Measurement measurement_of(std::span<const Block> blocks);
-/// The measurements for the verdict: one per block or, with `by_pair`, one per pair; the blocks of a pair are
-/// contiguous.
+/// The blocks of each measurement: one block or, with `by_pair`, those of a pair, which are contiguous.
+std::vector<std::span<const Block>> groups_of(std::span<const Block> blocks, bool by_pair);
+/// The measurements for the verdict, one per group.
 std::vector<Measurement> measurements_of(std::span<const Block> blocks, bool by_pair);
 
 Json to_json(const Turn& turn);
