@@ -99,10 +99,6 @@ struct UnsupportedOption {
   std::string_view theirs, why;
 };
 inline constexpr auto kUnsupportedOptions = std::to_array<UnsupportedOption>({
-    {"gradient_checkpointing", "activations are not recomputed by this build"},
-    {"activation_checkpointing", "activations are not recomputed by this build"},
-    {"enable_activation_checkpointing", "activations are not recomputed by this build"},
-    {"grad_checkpointing", "activations are not recomputed by this build"},
     {"auto_find_batch_size", "the batch size is not found automatically; set data.batch_size"},
     {"scale_batch_size", "the batch size is not found automatically; set data.batch_size"},
     {"warmup_ratio", "warm-up is given in steps: scheduler.warmup_steps"},

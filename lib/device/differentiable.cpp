@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "device/tensor.h"
 
+#include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <set>
@@ -58,6 +59,12 @@ at::Tensor differentiable(const std::vector<at::Tensor>& inputs, const ForwardFu
 std::vector<at::Tensor> differentiable_outputs(const std::vector<at::Tensor>& inputs, const ForwardsFunction& forward,
                                                BackwardFunction backward) {
   return Operation::apply(at::TensorList(inputs), &forward, &backward);
+}
+
+std::vector<at::Tensor> gradients_of(const at::Tensor& output, const at::Tensor& gradient,
+                                     const std::vector<at::Tensor>& inputs) {
+  return torch::autograd::grad({output}, inputs, {gradient}, /*retain_graph=*/false, /*create_graph=*/false,
+                               /*allow_unused=*/true);
 }
 
 bool has_own_backward(const at::Tensor& output) {

@@ -17,14 +17,19 @@ namespace {
 struct CpuCounters {
   std::atomic<int64_t> live = 0, peak = 0;
   std::atomic<bool> counting = false;
+  inline static thread_local int64_t of_thread = 0;
 
   void add(int64_t bytes) {
+    of_thread += bytes;
     const int64_t now = live.fetch_add(bytes, std::memory_order_relaxed) + bytes;
     int64_t before = peak.load(std::memory_order_relaxed);
     while (now > before && !peak.compare_exchange_weak(before, now, std::memory_order_relaxed)) {
     }
   }
-  void subtract(int64_t bytes) { live.fetch_sub(bytes, std::memory_order_relaxed); }
+  void subtract(int64_t bytes) {
+    of_thread -= bytes;
+    live.fetch_sub(bytes, std::memory_order_relaxed);
+  }
 };
 CpuCounters cpu_counters;
 
@@ -60,6 +65,8 @@ std::optional<TensorMemory> cpu_tensor_memory() {
 }
 
 void reset_cpu_tensor_peak() { cpu_counters.peak.store(cpu_counters.live.load()); }
+
+int64_t cpu_tensor_bytes_of_thread() { return CpuCounters::of_thread; }
 
 c10::DataPtr CountingAllocator::hand_out(Header* header) {
   void* data = header + 1;

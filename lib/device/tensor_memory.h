@@ -21,6 +21,9 @@ struct TensorMemory {
 /// nullopt before install_counting_allocator() and install_caching_allocator().
 std::optional<TensorMemory> cpu_tensor_memory();
 void reset_cpu_tensor_peak();
+/// Bytes of CPU tensors that this thread has allocated, less those that it has freed: the difference between two
+/// moments is what its work has left, whatever other threads do. 0 if nobody counts.
+int64_t cpu_tensor_bytes_of_thread();
 
 /// Hears of every allocation and release of a tensor's memory, on any thread. Must not allocate tensors.
 class MemoryListener {

@@ -27,7 +27,7 @@ Model::Model(Builder&& builder, const SampleShape& input)
       output_shape_(input) {
   std::set<std::string> names;
   for (const auto& entry : entries_) TRAINOPT_CHECK(names.insert(entry.name).second);
-  for (const auto& unit : units_) output_shape_ = unit->trace(output_shape_, flops_per_sample_);
+  for (const auto& unit : units_) output_shape_ = unit->trace(output_shape_, unit_flops_.emplace_back(0));
 }
 
 at::Tensor Model::forward(const at::Tensor& input, const ForwardContext& context) {

@@ -6,6 +6,7 @@
 #include "model/tensor_file.h"
 
 #include <functional>
+#include <numeric>
 
 namespace trainopt {
 
@@ -67,7 +68,9 @@ class Model {
   int64_t parameter_count() const;  ///< elements, not tensors
   LayerCounts layer_counts() const;
   /// Forward pass; convolutions, linear layers and attention; 2 × multiply-adds.
-  double flops_per_sample() const { return flops_per_sample_; }
+  double flops_per_sample() const { return std::accumulate(unit_flops_.begin(), unit_flops_.end(), 0.0); }
+  /// The same of each unit.
+  const std::vector<double>& unit_flops() const { return unit_flops_; }
   const SampleShape& output_shape() const { return output_shape_; }
 
  private:
@@ -78,7 +81,7 @@ class Model {
   std::vector<std::unique_ptr<Unit>> units_;
   NameOfFile name_of_file_;
   std::shared_ptr<Operations> operations_;  ///< shared with the units
-  double flops_per_sample_ = 0;
+  std::vector<double> unit_flops_;
   SampleShape output_shape_;
 };
 

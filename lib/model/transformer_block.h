@@ -26,6 +26,7 @@ class TransformerBlock : public Unit {
   std::string name() const override { return parts_.name; }
   at::Tensor forward(const at::Tensor& input, const ForwardContext& context) override;
   SampleShape trace(const SampleShape& input, double& flops) const override;
+  bool ends_in_sum() const override { return true; }
 
  private:
   Parts parts_;

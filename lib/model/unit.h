@@ -33,6 +33,9 @@ class Unit {
   /// Returns the output shape for a sample of this shape, and adds the forward operations (2 × multiply-adds) to
   /// `flops`. Computes no values.
   virtual SampleShape trace(const SampleShape& input, double& flops) const = 0;
+  /// Whether the output is a sum to which the unit's last matrix product is added, perhaps after dropout. No backward
+  /// then needs that product's value, and a repeated forward need not compute it.
+  virtual bool ends_in_sum() const { return false; }
 };
 
 /// A unit around another one. Derived classes only override forward().
@@ -44,6 +47,7 @@ class WrappedUnit : public Unit {
     return inner_->forward(input, context);
   }
   SampleShape trace(const SampleShape& input, double& flops) const override { return inner_->trace(input, flops); }
+  bool ends_in_sum() const override { return inner_->ends_in_sum(); }
 
  protected:
   std::unique_ptr<Unit> inner_;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "config/describe.h"
+#include "optimizations/activation_checkpointing/activation_checkpointing.h"
 #include "optimizations/amp/amp.h"
 #include "optimizations/attention/attention.h"
 #include "optimizations/cuda_allocator/cuda_allocator.h"
@@ -17,6 +18,7 @@ struct OptimizationsConfig {
   bool cudnn_benchmark = false;
   AttentionKernel attention = AttentionKernel::automatic;
   Switch<amp::Config> amp;
+  Switch<activation_checkpointing::Config> activation_checkpointing;
   bool set_to_none = false;
   Switch<device_preprocess::Config> device_preprocess;
   Switch<host_allocator::Config> host_allocator;
@@ -54,6 +56,13 @@ void describe(V& v, OptimizationsConfig& c) {
       "Attention: auto is libtorch's choice, math the operations one by one; flash, efficient and cudnn fall back to "
       "math where they do not support the tensors.",
       any(), {}, {{"attn_implementation"}, {"sdpa"}, {"flash_attention"}, {"use_flash_attn"}, {"sdp_kernel"}});
+  v.toggle("activation_checkpointing", c.activation_checkpointing,
+           "Free activations after forward and compute them again in backward.",
+           {{"gradient_checkpointing"},
+            {"grad_checkpointing"},
+            {"enable_activation_checkpointing"},
+            {"gradient_checkpointing_enable"},
+            {"recompute_granularity"}});
   v.field("set_to_none", c.set_to_none, "Free gradients after each update instead of zeroing them.", any(), {},
           {{"zero_grad_set_to_none"}});
   v.toggle("device_preprocess", c.device_preprocess,

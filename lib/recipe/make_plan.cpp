@@ -2,6 +2,7 @@
 
 #include "config/load.h"
 #include "gradcheck/gradcheck.h"
+#include "optimizations/activation_checkpointing/activation_checkpointing.h"
 #include "optimizations/attention/attention.h"
 #include "optimizations/channels_last/channels_last.h"
 #include "optimizations/cuda_allocator/cuda_allocator.h"
@@ -114,6 +115,8 @@ void for_each_optimization(const Recipe& recipe, int64_t ranks, Pass pass) {
   pass(cudnn_benchmark::kInfo,      o.cudnn_benchmark, cudnn_benchmark::apply, cudnn_benchmark::check);
   pass(amp::kInfo,                  o.amp, amp::apply, amp::check);
   pass(attention::kInfo,            attention, [&](Plan& plan) { return attention::apply(plan, implementation); });
+  pass(activation_checkpointing::kInfo, o.activation_checkpointing, activation_checkpointing::apply,
+       activation_checkpointing::check);
   pass(set_to_none::kInfo,          o.set_to_none, set_to_none::apply);
   pass(device_preprocess::kInfo,    o.device_preprocess, device_preprocess::apply);
   pass(fused_optimizer::kInfo,      o.fused_optimizer, fused_optimizer::apply, fused_optimizer::check);

@@ -212,6 +212,9 @@ std::vector<std::pair<std::string, std::string>> slot_texts(const Plan& plan) {
   add_unless_plain(plan.batch_norm);
   add_unless_plain(plan.head);
   add_unless_plain(plan.attention);
+  add_unless_plain(plan.layer_norm);
+  add_unless_plain(plan.gelu);
+  add_unless_plain(plan.language_head);
   add(plan.task);
   add(plan.precision);
   add(plan.parameters);

@@ -55,6 +55,7 @@ std::unique_ptr<Model> Plan::build_model(bool is_resumed) const {
   if (is_resumed) config.weights.reset();
   auto built = std::make_unique<Model>(make_model(config, model.input, device, seed));
   if (tensor_format.memory_format != at::MemoryFormat::Contiguous) built->to_memory_format(tensor_format.memory_format);
+  for (const auto& wrap : wrap_model) wrap(*built);
   return built;
 }
 

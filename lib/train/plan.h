@@ -95,6 +95,7 @@ struct Plan {
   bool memory_snapshot = false;          ///< the memory's history is recorded to the end and written
   std::optional<MemoryForecast> memory;  ///< of a step; null: no forecast was made
   bool learning_rate_on_device = false;  ///< every update reads it there, without the host
+  bool rewinds_random_state = false;     ///< a step sets the model's generator back, which only the host can
 
   /// Whether a step whose values are not finite changes nothing, which takes copies of what it would change.
   bool undoes_steps() const { return detects_nonfinite || train.on_nonfinite != OnNonfinite::abort; }
@@ -105,6 +106,9 @@ struct Plan {
   /// Opens the batches of `from` (the training or evaluation data) on `device`. `refused`: bad samples found before.
   std::unique_ptr<BatchSource> open_batches(const DataPlan& from, const StepRange& range = {},
                                             std::vector<RefusedSample> refused = {}) const;
+
+  /// Called in order with each model that is built, before any other part wraps its units.
+  std::vector<std::function<void(Model&)>> wrap_model;
 
   // Slots for the model's operations
   Slot<ConvolutionOperations> convolution;

@@ -51,6 +51,10 @@ Outcome apply(Plan& plan) {
     return Outcome::none(
         "batches of documents differ in length and weight, and a recording is for one; data.padding: max without "
         "accumulation makes them alike");
+  if (plan.rewinds_random_state)
+    return Outcome::none(
+        "activation_checkpointing sets dropout's random state back in every step, which a recording cannot; "
+        "model.dropout=0 does without");
   plan.runner.fill("cuda_graph", "CUDA graphs, recorded and replayed",
                    [](const BuildContext& context) { return std::make_unique<GraphRunner>(context, make_graph); });
   plan.replays_steps = true;
