@@ -1,65 +1,34 @@
 #include "device/kept_products.h"
 
 #include "base/error.h"
+#include "device/below_autograd.h"
 #include "device/tensor.h"
 
+#include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/stack.h>
-#include <c10/core/impl/LocalDispatchKeySet.h>
-#include <torch/library.h>
 
+#include <algorithm>
+#include <array>
 #include <limits>
 #include <utility>
 
-// A dispatch key below autograd that libtorch reserves for fake tensors of another project, and that no operation of
-// libtorch handles. While it is included on a thread, every product passes here on its way from autograd to its kernel.
 namespace trainopt {
 namespace {
 
-constexpr c10::DispatchKey kKey = c10::DispatchKey::Fake;
-
-/// What happens to this thread's products.
-class Interceptor {
- public:
-  Interceptor() : outer_(std::exchange(active(), this)), included_(kKey) {}
-  virtual ~Interceptor() { active() = outer_; }
-  Interceptor(const Interceptor&) = delete;
-  Interceptor& operator=(const Interceptor&) = delete;
-
-  virtual void product(const c10::OperatorHandle& operation, c10::DispatchKeySet keys, torch::jit::Stack& stack) = 0;
-
-  static Interceptor*& active() {
-    thread_local Interceptor* active = nullptr;
-    return active;
-  }
-
- protected:
-  /// A product within another one (a convolution may be computed as one) does not pass here.
-  static void compute(const c10::OperatorHandle& operation, c10::DispatchKeySet keys, torch::jit::Stack& stack) {
-    const c10::impl::ExcludeDispatchKeyGuard not_here(kKey);
-    operation.redispatchBoxed(keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, kKey), &stack);
-  }
-
- private:
-  Interceptor* outer_;
-  c10::impl::IncludeDispatchKeyGuard included_;
-};
-
-void intercept(const c10::OperatorHandle& operation, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
-  Interceptor::active()->product(operation, keys, *stack);
-}
-
-TORCH_LIBRARY_IMPL(_, Fake, others) { others.fallback(torch::CppFunction::makeFallthrough()); }
-
-TORCH_LIBRARY_IMPL(aten, Fake, products) {
-  for (const char* name : {"addmm", "mm", "convolution", "_scaled_mm"})
-    products.impl(name, torch::CppFunction::makeFromBoxedFunction<&intercept>());
+bool is_product(const c10::OperatorHandle& handle) {
+  constexpr std::array<std::string_view, 4> kProducts{"aten::addmm", "aten::mm", "aten::convolution",
+                                                      "aten::_scaled_mm"};
+  const c10::OperatorName& name = handle.operator_name();
+  return name.overload_name.empty() && std::find(kProducts.begin(), kProducts.end(), name.name) != kProducts.end();
 }
 
 }  // namespace
 
-struct KeepProducts::Kept : Interceptor {
-  void product(const c10::OperatorHandle& operation, c10::DispatchKeySet keys, torch::jit::Stack& stack) override {
-    compute(operation, keys, stack);
+struct KeepProducts::Kept : BelowAutograd {
+  ~Kept() override = default;
+  void operation(const c10::OperatorHandle& handle, c10::DispatchKeySet keys, Stack& stack) override {
+    compute(handle, keys, stack);
+    if (!is_product(handle)) return;
     const at::Tensor& result = stack.back().toTensor();
     results.emplace_back(result, result._version());
   }
@@ -77,13 +46,15 @@ Products KeepProducts::take() {
   return products;
 }
 
-struct RepeatProducts::Repeated : Interceptor {
+struct RepeatProducts::Repeated : BelowAutograd {
   explicit Repeated(Products products) : results(std::move(products.results)) {}
-  void product(const c10::OperatorHandle& operation, c10::DispatchKeySet keys, torch::jit::Stack& stack) override {
+  ~Repeated() override = default;
+  void operation(const c10::OperatorHandle& handle, c10::DispatchKeySet keys, Stack& stack) override {
+    if (!is_product(handle)) return compute(handle, keys, stack);
     TRAINOPT_CHECK(next < results.size());
     const at::Tensor result = std::exchange(results[next++], {});
-    if (!result.defined()) return compute(operation, keys, stack);
-    torch::jit::drop(stack, operation.schema().arguments().size());
+    if (!result.defined()) return compute(handle, keys, stack);
+    torch::jit::drop(stack, handle.schema().arguments().size());
     torch::jit::push(stack, result.variable_data());  // a tensor of its own, to which autograd adds a history
   }
 

@@ -1,10 +1,9 @@
 #include "optimizations/tape_graph.h"
 
+#include "device/below_autograd.h"
 #include "device/tensor.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>
-#include <c10/core/impl/LocalDispatchKeySet.h>
-#include <torch/library.h>
 
 #include <stdexcept>
 #include <utility>
@@ -12,8 +11,6 @@
 
 namespace trainopt::test {
 namespace {
-
-constexpr auto kKey = c10::DispatchKey::Fake;  // below autograd and above the kernels, and otherwise unused
 
 std::vector<std::function<void()>>* tape = nullptr;  ///< the recording in progress; null: none
 
@@ -40,27 +37,28 @@ struct Operation {
   std::vector<c10::IValue> inputs, outputs;
 };
 
-void note(const c10::OperatorHandle& handle, c10::DispatchKeySet keys, std::vector<c10::IValue>* stack) {
-  const c10::impl::ExcludeDispatchKeyGuard nested(kKey);  // nested operations are not recorded
-  if (handle.schema().name() == "aten::_local_scalar_dense")
-    throw std::logic_error("the host reads a value during recording");
-  Operation operation{
-      handle, {stack->end() - static_cast<std::ptrdiff_t>(handle.schema().arguments().size()), stack->end()}, {}};
-  handle.redispatchBoxed(keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, kKey), stack);
-  operation.outputs.assign(stack->end() - static_cast<std::ptrdiff_t>(handle.schema().returns().size()), stack->end());
-  tape->push_back(std::move(operation));
-}
-
-struct Writing {
+class Writing : public BelowAutograd {
+ public:
   explicit Writing(std::vector<std::function<void()>>& operations) { tape = &operations; }
-  ~Writing() { tape = nullptr; }
+  ~Writing() override { tape = nullptr; }
+
+ private:
+  void operation(const c10::OperatorHandle& handle, c10::DispatchKeySet keys, Stack& stack) override {
+    if (tape == nullptr) return compute(handle, keys, stack);  // within on_tape()
+    if (handle.schema().name() == "aten::_local_scalar_dense")
+      throw std::logic_error("the host reads a value during recording");
+    Operation one{
+        handle, {stack.end() - static_cast<std::ptrdiff_t>(handle.schema().arguments().size()), stack.end()}, {}};
+    compute(handle, keys, stack);
+    one.outputs.assign(stack.end() - static_cast<std::ptrdiff_t>(handle.schema().returns().size()), stack.end());
+    tape->push_back(std::move(one));
+  }
 };
 
 class TapeGraph : public Graph {
  public:
   void record(const std::function<void()>& work) override {
     const Writing writing(operations_);
-    const c10::impl::IncludeDispatchKeyGuard recording(kKey);
     work();
   }
 
@@ -80,11 +78,10 @@ class TapeGraph : public Graph {
 std::unique_ptr<Graph> make_tape_graph(const at::Generator&, const Graph*) { return std::make_unique<TapeGraph>(); }
 
 void on_tape(std::function<void()> work) {
-  const c10::impl::ExcludeDispatchKeyGuard uninterrupted(kKey);
+  auto* const writing = std::exchange(tape, nullptr);
   work();
+  tape = writing;
   if (tape != nullptr) tape->push_back(std::move(work));
 }
-
-TORCH_LIBRARY_IMPL(_, Fake, library) { library.fallback(torch::CppFunction::makeFromBoxedFunction<&note>()); }
 
 }  // namespace trainopt::test
