@@ -20,9 +20,7 @@ void commit(at::Tensor& target, const at::Tensor& skip_update, Change change) {
   if (before.defined()) at::where_out(target, skip_update > 0, before, target);
 }
 
-at::ScalarType at_least_float32(const at::Tensor& tensor) {
-  return at::promoteTypes(tensor.scalar_type(), at::kFloat);
-}
+at::ScalarType at_least_float32(const at::Tensor& tensor) { return at::promoteTypes(tensor.scalar_type(), at::kFloat); }
 
 /// A parameter as the optimizer computes with it: at least in float32.
 class WideParameter {
@@ -160,7 +158,8 @@ std::string decay_text(const Config& c) {
 
 ParameterState::ParameterState(std::string name, const ParameterStore& store) : name_(std::move(name)), store_(store) {
   for (const auto& [parameter_name, parameter] : store.parameters())
-    tensors_.push_back(at::zeros_like(parameter.detach(), parameter.options().dtype(at_least_float32(parameter)).requires_grad(false)));
+    tensors_.push_back(at::zeros_like(parameter.detach(),
+                                      parameter.options().dtype(at_least_float32(parameter)).requires_grad(false)));
 }
 
 std::optional<ParameterState> momentum_of(const SgdConfig& config, const ParameterStore& store) {

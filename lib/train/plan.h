@@ -44,7 +44,7 @@ struct ModelPlan {
   LayerCounts layers;
   int64_t parameters = 0;       ///< number of values
   double flops_per_sample = 0;  ///< forward pass; a multiply-add counts as two
-  std::set<std::string> in_bfloat16 = {};  ///< names of the parameters that are held as bfloat16; the others are float32
+  std::set<std::string> in_bfloat16 = {};  ///< names of the parameters held as bfloat16; the others are float32
   int64_t bfloat16_parameters = 0;         ///< number of their values
 
   int64_t parameter_bytes() const { return 4 * parameters - 2 * bfloat16_parameters; }

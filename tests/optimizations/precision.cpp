@@ -16,6 +16,7 @@
 
 using namespace trainopt;
 using namespace trainopt::test;
+using Catch::Matchers::StartsWith;
 
 namespace {
 
@@ -99,7 +100,8 @@ TEST_CASE("random halves are those of Philox, by tensor operations too") {
 }
 
 TEST_CASE("a value is rounded to its two neighbours with a mean that is exact") {
-  for (const float value : {1.0009765625f, -1.0009765625f, 0.9999f, -3.14159f, 1.1754e-38f, 3e-41f, 255.99f, 3.38e38f}) {
+  for (const float value :
+       {1.0009765625f, -1.0009765625f, 0.9999f, -3.14159f, 1.1754e-38f, 3e-41f, 255.99f, 3.38e38f}) {
     INFO(value);
     const auto counts = outcomes(value);
     REQUIRE(counts.size() == 2);
@@ -176,8 +178,7 @@ TEST_CASE("a skipped update changes neither bfloat16 weights nor state") {
   FixedParameters store({{"w", at::randn({50, 50}).to(at::kBFloat16)}});
   const at::Tensor weight = store.parameters()[0].second;
   const auto config = GENERATE(OptimizerConfig(SgdConfig()), OptimizerConfig(AdamWConfig()));
-  const auto optimizer =
-      make_loop_optimizer(config, store, {}, precision::make_stochastic_rounding(1, &steps_done));
+  const auto optimizer = make_loop_optimizer(config, store, {}, precision::make_stochastic_rounding(1, &steps_done));
   const auto step = [&](double skip) {
     weight.mutable_grad() = at::randn({50, 50}).to(at::kBFloat16);
     optimizer->step(store.finish_gradients(), at::full({}, skip, at::kFloat));
@@ -321,6 +322,7 @@ TEST_CASE("a checkpoint of other types is refused") {
   const Plan bfloat16 = plan_of(recipe);
   recipe.optimizations.precision.on = false;
   const Plan float32 = plan_of(recipe);
-  CHECK_THROWS_WITH(train_in_two(bfloat16, float32, 2),
-                    ContainsSubstring("model.transformer.wte.weight is bfloat16 [29, 24] there but float32 [29, 24] here"));
+  CHECK_THROWS_WITH(
+      train_in_two(bfloat16, float32, 2),
+      ContainsSubstring("model.transformer.wte.weight is bfloat16 [29, 24] there but float32 [29, 24] here"));
 }

@@ -25,15 +25,13 @@ Receipt receipt(const StepTrace& seen, const Config& config, int64_t all_values)
   int64_t tensors = 0, values = 0;
   for (const auto& [operation, times] : seen.operations)
     if (operation.name == kWeightRoundingLabel)
-      if (const TracedTensor* rounded = operation.tensor(0))
-        tensors += times, values += times * values_of(*rounded);
+      if (const TracedTensor* rounded = operation.tensor(0)) tensors += times, values += times * values_of(*rounded);
   const int64_t in_float32 = 4 * all_values, saved = in_float32 - seen.parameter_bytes;
   const bool effective = tensors > 0 && saved > 0;
-  return {.observed = fmt::format("{} of {} rounded {} to bfloat16, {} of {} values; weights take {} instead of {}",
-                                  tensors, counted(seen.parameters, "parameter tensor"), how(config),
-                                  with_commas(values), with_commas(all_values),
-                                  human_bytes(static_cast<double>(seen.parameter_bytes)),
-                                  human_bytes(static_cast<double>(in_float32))),
+  return {.observed = fmt::format(
+              "{} of {} rounded {} to bfloat16, {} of {} values; weights take {} instead of {}", tensors,
+              counted(seen.parameters, "parameter tensor"), how(config), with_commas(values), with_commas(all_values),
+              human_bytes(static_cast<double>(seen.parameter_bytes)), human_bytes(static_cast<double>(in_float32))),
           .effective = effective,
           .reason = effective ? "" : "the step updated no bfloat16 weight"};
 }
@@ -82,10 +80,10 @@ Outcome apply(Plan& plan, const Config& config) {
                   with_commas(values), with_commas(shapes.parameter_count()), how(config),
                   human_bytes(2.0 * static_cast<double>(values)));
   if (plan.data.accumulation > 1)
-    what += fmt::format("; the gradients of {} are added in bfloat16", counted(plan.data.accumulation, "micro-batch", "es"));
-  return Outcome::applied(what, [config, all = shapes.parameter_count()](const StepTrace& seen) {
-    return receipt(seen, config, all);
-  });
+    what += fmt::format("; the gradients of {} are added in bfloat16",
+                        counted(plan.data.accumulation, "micro-batch", "es"));
+  return Outcome::applied(
+      what, [config, all = shapes.parameter_count()](const StepTrace& seen) { return receipt(seen, config, all); });
 }
 
 }  // namespace trainopt::precision

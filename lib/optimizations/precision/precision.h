@@ -1,5 +1,5 @@
-// Weights held in bfloat16, without a float32 copy. The optimizer computes in float32 and rounds its results, by default
-// stochastically (Gupta et al. 2015).
+// Weights held in bfloat16, without a float32 copy. The optimizer computes in float32 and rounds its results, by
+// default stochastically (Gupta et al. 2015).
 #pragma once
 
 #include "config/describe.h"

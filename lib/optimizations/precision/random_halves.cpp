@@ -49,8 +49,10 @@ at::Tensor random_halves_by_operations(int64_t count, uint64_t key, uint64_t ste
          high_word(p0).bitwise_xor(c[3]).bitwise_xor_(static_cast<int64_t>(k1)), low_word(p0)};
   }
   const at::Tensor words = at::stack({c[0], c[1].expand_as(c[0]), c[2], c[3]}, 1);
-  return at::stack({words.bitwise_and(kHalf), words.bitwise_right_shift(16)}, 2).to(at::kInt).flatten().narrow(0, 0,
-                                                                                                               count);
+  return at::stack({words.bitwise_and(kHalf), words.bitwise_right_shift(16)}, 2)
+      .to(at::kInt)
+      .flatten()
+      .narrow(0, 0, count);
 }
 
 }  // namespace trainopt::precision

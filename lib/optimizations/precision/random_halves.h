@@ -6,7 +6,8 @@
 
 namespace trainopt::precision {
 
-/// [count] int32, uniform in [0, 2^16). Number i is half i mod 8 (low halves first) of the block philox(key, step, i ÷ 8).
+/// [count] int32, uniform in [0, 2^16). The block philox(key, step, i) has numbers 8i to 8i + 7, the low half of each
+/// word first.
 at::Tensor random_halves(int64_t count, uint64_t key, uint64_t step, at::Device device);
 
 /// The same numbers from tensor operations: for devices other than the CPU. Takes about a hundred operations.
