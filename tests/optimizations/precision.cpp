@@ -237,19 +237,19 @@ TEST_CASE("the receipt has the bytes and the types that the step had") {
   Rows rows;
   const Plan plan = plan_of(recipe);
   CHECK_THAT(planned(plan).outcome.text,
-             ContainsSubstring("10 of 28 parameter tensors are bfloat16, 14,904 of 15,792 values, rounded "
+             ContainsSubstring("10 of 28 parameter tensors are bfloat16, 14,904 of 15,576 values, rounded "
                                "stochastically: 29.1 KiB less for weights and as much for gradients"));
   Trainer trainer(plan, {}, rows, never_stopped());
   trainer.run();
   const StepTrace& trace = trainer.outcome().trace;
-  CHECK(trace.parameter_bytes == 4 * 15'792 - 2 * 14'904);
+  CHECK(trace.parameter_bytes == 4 * 15'576 - 2 * 14'904);
   CHECK(trace.gradient_bytes == trace.parameter_bytes);
-  CHECK(trace.optimizer_bytes == 2 * 4 * 15'792);
+  CHECK(trace.optimizer_bytes == 2 * 4 * 15'576);
   const Receipt receipt = planned(plan).outcome.receipt(trace);
   CHECK(receipt.effective);
   CHECK(receipt.observed ==
-        "10 of 28 parameter tensors rounded stochastically to bfloat16, 14,904 of 15,792 values; weights take 32.6 KiB "
-        "instead of 61.7 KiB");
+        "10 of 28 parameter tensors rounded stochastically to bfloat16, 14,904 of 15,576 values; weights take 31.7 KiB "
+        "instead of 60.8 KiB");
   StepTrace none = trace;
   none.operations.clear();
   CHECK_FALSE(planned(plan).outcome.receipt(none).effective);
