@@ -46,7 +46,7 @@ void describe(V& v, OptimizationsConfig& c) {
             {"amp_fp8", {}, kNoFp8}});
   v.toggle("precision", c.precision,
            "Hold weights in bfloat16, without a float32 copy; needs amp, whose matrix products then cast no weight.",
-           {{"bf16_full"}, {"bf16_true"}, {"master_weights"}});
+           {{"bf16_full"}, {"bf16_true"}});
   v.field("channels_last", c.channels_last, "Store weights and activations in NHWC order.", any(), {},
           {{"memory_format"}, {"nhwc"}});
   v.field("tf32", c.tf32, "Allow TF32 in float32 convolutions and matrix products; NVIDIA GPUs from sm_80.", any(), {},

@@ -42,8 +42,8 @@ struct ModelPlan {
   ModelConfig config;
   InputShape input;  ///< shape of one sample
   LayerCounts layers;
-  int64_t parameters = 0;       ///< number of values
-  double flops_per_sample = 0;  ///< forward pass; a multiply-add counts as two
+  int64_t parameters = 0;                  ///< number of values
+  double flops_per_sample = 0;             ///< forward pass; a multiply-add counts as two
   std::set<std::string> in_bfloat16 = {};  ///< names of the parameters held as bfloat16; the others are float32
   int64_t bfloat16_parameters = 0;         ///< number of their values
 
