@@ -1,13 +1,15 @@
 #include "comm/sharding_costs.h"
 
+#include <algorithm>
+
 namespace trainopt {
 
 ShardingCosts sharding_costs(ShardingStrategy strategy, const ShardedModel& model) {
   const double n = static_cast<double>(model.ranks), share = (n - 1) / n,
                micros = static_cast<double>(model.micro_batches);
-  const double weights = 4.0 * static_cast<double>(model.parameters),
-               states = weights * static_cast<double>(model.states);
-  const double wire = static_cast<double>(model.wire_bytes_each * model.parameters);
+  const double weights = static_cast<double>(4 * model.parameters - 2 * model.bfloat16_parameters),
+               states = static_cast<double>(4 * model.parameters * model.states);
+  const double wire = std::min(static_cast<double>(model.wire_bytes_each * model.parameters), weights);
   switch (strategy) {
     case ShardingStrategy::none:
       return {2 * wire * share, weights, weights + (model.late_updates ? wire : 0), states};  // one all-reduce

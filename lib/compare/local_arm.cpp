@@ -119,8 +119,12 @@ NamedTensors LocalArm::copy_of_state() {
   for (const auto& [name, tensor] : trainer_->model().buffers()) buffers.insert(name);
   NamedTensors copies;
   trainer_->during("reading the weights", [&] {
-    for (const auto& [name, tensor] : trainer_->weights())
-      copies.emplace_back(buffers.contains(name) ? std::string(kBufferPrefix) + name : name, tensor.detach().clone());
+    for (const auto& [name, tensor] : trainer_->weights()) {
+      // In float32, because another arm may hold its weights in another type.
+      const auto type = tensor.scalar_type() == at::kBFloat16 ? at::kFloat : tensor.scalar_type();
+      copies.emplace_back(buffers.contains(name) ? std::string(kBufferPrefix) + name : name,
+                          tensor.detach().to(type, /*non_blocking=*/false, /*copy=*/true));
+    }
   });
   return copies;
 }

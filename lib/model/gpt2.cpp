@@ -34,7 +34,8 @@ class TokenEmbedding : public Unit {
   std::string name() const override { return "transformer.embedding"; }
   at::Tensor forward(const at::Tensor& input, const ForwardContext& context) override {
     TRAINOPT_CHECK(input.dim() == 2 && input.size(1) <= positions_.size(0));
-    const at::Tensor embedded = at::embedding(tokens_, input) + positions_.narrow(0, 0, input.size(1));
+    // In float32, so that the gradients of equal tokens are summed in float32 whatever type the table has.
+    const at::Tensor embedded = at::embedding(tokens_.to(at::kFloat), input) + positions_.narrow(0, 0, input.size(1));
     return dropout(embedded, dropout_rate_, context);
   }
   SampleShape trace(const SampleShape& input, double&) const override { return {input[0], tokens_.size(1)}; }

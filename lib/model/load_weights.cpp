@@ -34,6 +34,12 @@ std::string describe_difference(const std::string& name, const at::Tensor& file,
   return text;
 }
 
+/// bfloat16 values become float32 unchanged.
+bool can_load(const at::Tensor& file, const at::Tensor& model) {
+  const bool widens = file.scalar_type() == at::kBFloat16 && model.scalar_type() == at::kFloat;
+  return file.sizes() == model.sizes() && (file.scalar_type() == model.scalar_type() || widens);
+}
+
 FileTensors read_weights(const std::filesystem::path& path, const NameOfFile& name_of_file) {
   FileTensors file;
   for (const auto& [name, tensor] : load_tensors(path)) {
@@ -59,8 +65,7 @@ Differences differences_between(const std::vector<StateEntry>& entries, const Fi
     const auto found = file.find(entry.name);
     if (found == file.end()) {
       if (!entry.name.ends_with(kOptionalEnding)) differences.texts.push_back(fmt::format("{} is missing", entry.name));
-    } else if (found->second.sizes() != entry.tensor.sizes() ||
-               found->second.scalar_type() != entry.tensor.scalar_type()) {
+    } else if (!can_load(found->second, entry.tensor)) {
       differences.texts.push_back(describe_difference(entry.name, found->second, entry.tensor));
     }
     differences.only_in_head &= differences.texts.size() == before || entry.unit == head;

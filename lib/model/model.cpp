@@ -68,6 +68,13 @@ NamedTensors Model::unit_state(size_t unit) const {
   return select([&](const StateEntry& entry) { return entry.unit == unit; });
 }
 
+NamedTensors Model::unit_parameters(size_t unit) const {
+  return select([&](const StateEntry& entry) {
+    return entry.trainable &&
+           (entry.unit == unit || std::find(entry.also_in.begin(), entry.also_in.end(), unit) != entry.also_in.end());
+  });
+}
+
 std::vector<size_t> Model::units_shared_by(size_t unit) const {
   std::set<size_t> shared;
   for (const auto& entry : entries_)
@@ -94,6 +101,11 @@ void Model::to_memory_format(at::MemoryFormat format) {
     // Not contiguous(): a 1×1 filter counts as both formats, so its strides would stay and differ from its gradient's.
     if (is_filter(entry))
       entry.tensor.set_data(at::empty_like(entry.tensor, entry.tensor.options(), format).copy_(entry.tensor));
+}
+
+void Model::to_type(const std::set<std::string>& names, at::ScalarType type) {
+  for (auto& entry : entries_)
+    if (names.contains(entry.name)) entry.tensor.set_data(entry.tensor.detach().to(type));
 }
 
 NamedTensors Model::as_in_files(NamedTensors tensors) const {

@@ -7,6 +7,7 @@
 
 #include <functional>
 #include <numeric>
+#include <set>
 
 namespace trainopt {
 
@@ -44,6 +45,8 @@ class Model {
   const std::vector<std::unique_ptr<Unit>>& units() const { return units_; }
   /// Parameters and buffers of one unit; wrapping does not change them.
   NamedTensors unit_state(size_t unit) const;
+  /// The parameters that this unit computes with: its own, and those of other units (tied weights).
+  NamedTensors unit_parameters(size_t unit) const;
   /// The units whose parameters this unit computes with besides its own (tied weights), each once.
   std::vector<size_t> units_shared_by(size_t unit) const;
   /// Replaces each unit by what `wrap` returns for it.
@@ -55,10 +58,12 @@ class Model {
   /// Converts the 4-D parameters to `format`; they stay the same tensors. Call it before anything uses their storage
   /// (optimizer, reducer).
   void to_memory_format(at::MemoryFormat format);
+  /// Rounds the parameters with these names to `type`; they stay the same tensors. The same restriction applies.
+  void to_type(const std::set<std::string>& names, at::ScalarType type);
 
-  /// Loads a safetensors file with exactly the model's names, shapes and types. num_batches_tracked may be absent and
-  /// then stays unchanged. If `keeps_head`, the last unit keeps its values, and the file may have any or none for it.
-  /// Throws UserError(checkpoint) with the first ten differences.
+  /// Loads a safetensors file with exactly the model's names, shapes and types, or bfloat16 in place of float32.
+  /// num_batches_tracked may be absent and then stays unchanged. If `keeps_head`, the last unit keeps its values, and
+  /// the file may have any or none for it. Throws UserError(checkpoint) with the first ten differences.
   void load_weights(const std::filesystem::path& path, bool keeps_head = false);
   /// Parameters or buffers of this model as its files hold them.
   NamedTensors as_in_files(NamedTensors tensors) const;

@@ -51,8 +51,8 @@ NamedTensors load_tensors(const std::filesystem::path& path, const std::optional
 std::optional<std::string> first_not_finite(const NamedTensors& tensors) {
   constexpr uint32_t kExponent = 0x7F800000;  // all ones: infinite or not a number
   for (const auto& [name, tensor] : tensors) {
-    if (tensor.scalar_type() != at::kFloat) continue;
-    const at::Tensor on_host = tensor.detach().to(at::kCPU).contiguous();
+    if (tensor.scalar_type() != at::kFloat && tensor.scalar_type() != at::kBFloat16) continue;
+    const at::Tensor on_host = tensor.detach().to(at::kCPU, at::kFloat).contiguous();
     const float* values = on_host.const_data_ptr<float>();
     bool bad = false;
     for (int64_t i = 0; i < on_host.numel(); ++i) bad |= (std::bit_cast<uint32_t>(values[i]) & kExponent) == kExponent;

@@ -9,6 +9,7 @@
 #include "optimizations/cuda_allocator/cuda_allocator.h"
 #include "optimizations/device_preprocess/device_preprocess.h"
 #include "optimizations/host_allocator/host_allocator.h"
+#include "optimizations/precision/precision.h"
 
 namespace trainopt {
 
@@ -19,6 +20,7 @@ struct OptimizationsConfig {
   AttentionKernel attention = AttentionKernel::automatic;
   Switch<amp::Config> amp;
   Switch<activation_checkpointing::Config> activation_checkpointing;
+  Switch<precision::Config> precision;
   bool set_to_none = false;
   Switch<device_preprocess::Config> device_preprocess;
   Switch<host_allocator::Config> host_allocator;
@@ -37,7 +39,6 @@ void describe(V& v, OptimizationsConfig& c) {
             {"amp_fp16", kFloat16},
             {"bf16", kBfloat16},
             {"amp_bf16", kBfloat16},
-            {"precision", kBfloat16},
             {"dtype", kBfloat16},
             {"amp_dtype", kBfloat16},
             {"autocast"},
@@ -45,6 +46,9 @@ void describe(V& v, OptimizationsConfig& c) {
             {"use_mixed_precision"},
             {"fp8", {}, kNoFp8},
             {"amp_fp8", {}, kNoFp8}});
+  v.toggle("precision", c.precision,
+           "Hold weights in bfloat16, without a float32 copy; needs amp, whose matrix products then cast no weight.",
+           {{"bf16_full"}, {"bf16_true"}});
   v.field("channels_last", c.channels_last, "Store weights and activations in NHWC order.", any(), {},
           {{"memory_format"}, {"nhwc"}});
   v.field("tf32", c.tf32, "Allow TF32 in float32 convolutions and matrix products; NVIDIA GPUs from sm_80.", any(), {},

@@ -18,8 +18,12 @@ struct OptionChecks {
   bool deterministic = false;
   bool sync_batch_norm = false;  ///< batch-norm statistics cover all ranks
   bool stale_updates = false;    ///< gradients are applied one step late
+  bool sharded = false;          ///< a rank holds only its share of the optimizer state or more
+  bool sends_float32 = false;    ///< gradients are sent as float32, by request
 
   // Facts set by checks of earlier optimizations
+  bool computes_in_bfloat16 = false;     ///< convolutions and matrix products
+  bool bfloat16_weights = false;         ///< some parameters are held as bfloat16
   bool learning_rate_on_device = false;  ///< the update reads it on the device, never from the host
 
   std::vector<RecipeProblem> problems = {};

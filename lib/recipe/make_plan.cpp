@@ -12,6 +12,7 @@
 #include "optimizations/fused_kernels/fused_kernels.h"
 #include "optimizations/fused_optimizer/fused_optimizer.h"
 #include "optimizations/loading/loading.h"
+#include "optimizations/precision/precision.h"
 #include "optimizations/set_to_none/set_to_none.h"
 #include "optimizations/sharding/sharding.h"
 #include "optimizations/tf32/tf32.h"
@@ -114,6 +115,7 @@ void for_each_optimization(const Recipe& recipe, int64_t ranks, Pass pass) {
   pass(tf32::kInfo,                 o.tf32, tf32::apply);
   pass(cudnn_benchmark::kInfo,      o.cudnn_benchmark, cudnn_benchmark::apply, cudnn_benchmark::check);
   pass(amp::kInfo,                  o.amp, amp::apply, amp::check);
+  pass(precision::kInfo,            o.precision, precision::apply, precision::check);
   pass(attention::kInfo,            attention, [&](Plan& plan) { return attention::apply(plan, implementation); });
   pass(activation_checkpointing::kInfo, o.activation_checkpointing, activation_checkpointing::apply,
        activation_checkpointing::check);
@@ -129,7 +131,9 @@ void for_each_optimization(const Recipe& recipe, int64_t ranks, Pass pass) {
 OptionChecks checks_of(const Recipe& recipe) {
   return {.deterministic = recipe.deterministic,
           .sync_batch_norm = recipe.parallel.sync_batch_norm,
-          .stale_updates = recipe.parallel.async_updates.staleness > 0};
+          .stale_updates = recipe.parallel.async_updates.staleness > 0,
+          .sharded = recipe.parallel.sharding_strategy != ShardingStrategy::none,
+          .sends_float32 = recipe.parallel.gradient_dtype == WireType::float32};
 }
 
 void refuse_without_effect(const Plan& plan) {

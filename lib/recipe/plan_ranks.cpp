@@ -47,7 +47,7 @@ std::string replicas_text(const Plan& plan) {
   if (plan.position.ranks == 1) return "not compared: there is only one rank";
   return fmt::format("weights compared over the ranks every {}, before checkpoints and at the end; each time reads {}",
                      counted(plan.parallel.check_replicas_every, "step"),
-                     human_bytes(4.0 * static_cast<double>(plan.model.parameters)));
+                     human_bytes(static_cast<double>(plan.model.parameter_bytes())));
 }
 
 std::optional<std::string> why_no_nccl(const Plan& plan) {

@@ -219,6 +219,7 @@ std::vector<std::pair<std::string, std::string>> slot_texts(const Plan& plan) {
   add(plan.precision);
   add(plan.parameters);
   add(plan.optimizer);
+  add_unless_plain(plan.rounding);
   add(plan.runner);
   add_unless_plain(plan.profiler);
   add(plan.average);

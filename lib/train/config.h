@@ -55,7 +55,7 @@ template <class V>
 void describe_no_decay(V& v, std::vector<std::string>& no_decay) {
   v.field("no_decay", no_decay,
           "Parameters without weight decay: norm (weights and biases of batch-norm and layer norm), bias, embedding, "
-          "or a parameter's name or its beginning up to a dot.",
+          "the name of a unit, or a parameter's name or its beginning up to a dot.",
           any(), alias("no_weight_decay"));
 }
 template <class V>

@@ -29,7 +29,7 @@ void Gradients::unscale(const at::Tensor& factor, at::Tensor& not_finite) {
 
 void Gradients::scale(const at::Tensor& factor) { at::_foreach_mul_(memory(), factor); }
 
-at::Tensor Gradients::norms() { return at::stack(at::_foreach_norm(memory(), 2)); }
+at::Tensor Gradients::norms() { return at::stack(at::_foreach_norm(memory(), 2, at::kFloat)); }
 
 at::Tensor Gradients::norm() {
   const at::Tensor of_groups = norms();

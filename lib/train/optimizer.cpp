@@ -2,8 +2,10 @@
 
 #include "device/tensor.h"
 #include "device/trace_range.h"
-#include "model/model.h"
+#include "model/chosen_parameters.h"
 #include "train/parameter_store.h"
+
+#include <ATen/record_function.h>
 
 #include <fmt/ranges.h>
 
@@ -18,10 +20,35 @@ void commit(at::Tensor& target, const at::Tensor& skip_update, Change change) {
   if (before.defined()) at::where_out(target, skip_update > 0, before, target);
 }
 
+at::ScalarType at_least_float32(const at::Tensor& tensor) { return at::promoteTypes(tensor.scalar_type(), at::kFloat); }
+
+/// A parameter as the optimizer computes with it: at least in float32.
+class WideParameter {
+ public:
+  explicit WideParameter(const std::pair<std::string, at::Tensor>& parameter)
+      : name_(parameter.first), stored_(parameter.second), values_(stored_.to(at_least_float32(stored_))) {}
+
+  const at::Tensor& values() const { return values_; }
+  /// Like commit() above.
+  template <class Change>
+  void commit(const at::Tensor& skip_update, const WeightRounding& rounding, Change change) {
+    trainopt::commit(values_, skip_update, change);
+    if (values_.is_same(stored_)) return;
+    RECORD_FUNCTION(kWeightRoundingLabel, std::vector<c10::IValue>({values_}));
+    rounding.store(name_, values_, stored_);
+  }
+
+ private:
+  const std::string& name_;
+  at::Tensor stored_, values_;
+};
+
 class LoopSgd : public Optimizer {
  public:
-  LoopSgd(const SgdConfig& config, std::vector<double> weight_decays, const ParameterStore& store)
+  LoopSgd(const SgdConfig& config, std::vector<double> weight_decays, std::unique_ptr<WeightRounding> rounding,
+          const ParameterStore& store)
       : config_(config),
+        rounding_(std::move(rounding)),
         weight_decays_(std::move(weight_decays)),
         learning_rate_(config.lr),
         momentum_(momentum_of(config, store)) {}
@@ -33,15 +60,15 @@ class LoopSgd : public Optimizer {
     const auto& gradients = all.tensors();
     for (size_t i = 0; i < gradients.size(); ++i) {
       if (!gradients[i].defined()) continue;
-      at::Tensor parameter = all.parameters()[i].second;
-      at::Tensor gradient = gradients[i];
-      if (weight_decays_[i] != 0) gradient = gradient.add(parameter, weight_decays_[i]);
+      WideParameter parameter(all.parameters()[i]);
+      at::Tensor gradient = gradients[i].to(parameter.values().scalar_type());
+      if (weight_decays_[i] != 0) gradient = gradient.add(parameter.values(), weight_decays_[i]);
       if (momentum_) {
         at::Tensor& velocity = (*momentum_)[i];
         commit(velocity, skip_update, [&](at::Tensor& momentum) { momentum.mul_(config_.momentum).add_(gradient); });
         gradient = config_.nesterov ? gradient.add(velocity, config_.momentum) : velocity;
       }
-      commit(parameter, skip_update, [&](at::Tensor& p) { p.add_(gradient, -learning_rate_); });
+      parameter.commit(skip_update, *rounding_, [&](at::Tensor& p) { p.add_(gradient, -learning_rate_); });
     }
   }
 
@@ -55,6 +82,7 @@ class LoopSgd : public Optimizer {
 
  private:
   SgdConfig config_;
+  std::unique_ptr<WeightRounding> rounding_;
   std::vector<double> weight_decays_;  ///< by parameter
   double learning_rate_;
   std::optional<ParameterState> momentum_;
@@ -63,8 +91,10 @@ class LoopSgd : public Optimizer {
 /// Adam (Kingma & Ba 2015) and, with `decoupled`, AdamW (Loshchilov & Hutter 2019).
 class LoopAdam : public Optimizer {
  public:
-  LoopAdam(const AdamConfig& config, std::vector<double> weight_decays, bool decoupled, const ParameterStore& store)
+  LoopAdam(const AdamConfig& config, std::vector<double> weight_decays, bool decoupled,
+           std::unique_ptr<WeightRounding> rounding, const ParameterStore& store)
       : config_(config),
+        rounding_(std::move(rounding)),
         weight_decays_(std::move(weight_decays)),
         decoupled_(decoupled),
         learning_rate_(config.lr),
@@ -83,13 +113,13 @@ class LoopAdam : public Optimizer {
     const auto& gradients = all.tensors();
     for (size_t i = 0; i < gradients.size(); ++i) {
       if (!gradients[i].defined()) continue;
-      at::Tensor parameter = all.parameters()[i].second;
-      at::Tensor gradient = gradients[i];
-      if (weight_decays_[i] != 0 && !decoupled_) gradient = gradient.add(parameter, weight_decays_[i]);
+      WideParameter parameter(all.parameters()[i]);
+      at::Tensor gradient = gradients[i].to(parameter.values().scalar_type());
+      if (weight_decays_[i] != 0 && !decoupled_) gradient = gradient.add(parameter.values(), weight_decays_[i]);
       commit(first_[i], skip_update, [&](at::Tensor& first) { first.lerp_(gradient, 1 - beta1); });
       commit(second_[i], skip_update,
              [&](at::Tensor& second) { second.mul_(beta2).addcmul_(gradient, gradient, 1 - beta2); });
-      commit(parameter, skip_update, [&](at::Tensor& p) {
+      parameter.commit(skip_update, *rounding_, [&](at::Tensor& p) {
         if (weight_decays_[i] != 0 && decoupled_) p.mul_(1 - learning_rate_ * weight_decays_[i]);
         p.sub_((learning_rate_ / bias1) * (first_[i] / (second_[i].sqrt().div_(bias2_root).add_(config_.eps))));
       });
@@ -110,6 +140,7 @@ class LoopAdam : public Optimizer {
 
  private:
   AdamConfig config_;
+  std::unique_ptr<WeightRounding> rounding_;
   std::vector<double> weight_decays_;  ///< by parameter
   bool decoupled_;
   double learning_rate_;
@@ -127,7 +158,8 @@ std::string decay_text(const Config& c) {
 
 ParameterState::ParameterState(std::string name, const ParameterStore& store) : name_(std::move(name)), store_(store) {
   for (const auto& [parameter_name, parameter] : store.parameters())
-    tensors_.push_back(at::zeros_like(parameter.detach()));
+    tensors_.push_back(at::zeros_like(parameter.detach(),
+                                      parameter.options().dtype(at_least_float32(parameter)).requires_grad(false)));
 }
 
 std::optional<ParameterState> momentum_of(const SgdConfig& config, const ParameterStore& store) {
@@ -173,28 +205,7 @@ double base_learning_rate(const OptimizerConfig& config) {
 }
 
 std::set<std::string> without_decay(const OptimizerConfig& config, const Model& model) {
-  const NamedTensors parameters = model.parameters();
-  const std::vector<ParameterKind> kinds = model.parameter_kinds();
-  std::set<std::string> chosen;
-  for (const auto& word : std::visit([](const auto& c) { return c.no_decay; }, config)) {
-    bool fits = false;
-    for (size_t i = 0; i < kinds.size(); ++i) {
-      const std::string& name = parameters[i].first;
-      if (!(word == "norm"        ? kinds[i] == ParameterKind::norm
-            : word == "embedding" ? kinds[i] == ParameterKind::embedding
-            : word == "bias"      ? name.ends_with("bias")
-                                  : name == word || name.starts_with(word + ".")))
-        continue;
-      fits = true;
-      chosen.insert(name);
-    }
-    if (!fits)
-      throw UserError(
-          fmt::format("optimizer.no_decay: the model has no such parameter; use norm, bias, embedding or a "
-                      "name such as {}: {}",
-                      parameters.back().first, word));
-  }
-  return chosen;
+  return chosen_parameters(model, std::visit([](const auto& c) { return c.no_decay; }, config), "optimizer.no_decay");
 }
 
 std::vector<double> weight_decays(const OptimizerConfig& config, const ParameterStore& parameters,
@@ -207,13 +218,14 @@ std::vector<double> weight_decays(const OptimizerConfig& config, const Parameter
 }
 
 std::unique_ptr<Optimizer> make_loop_optimizer(const OptimizerConfig& config, const ParameterStore& parameters,
-                                               const std::set<std::string>& without_decay) {
+                                               const std::set<std::string>& without_decay,
+                                               std::unique_ptr<WeightRounding> rounding) {
   std::vector<double> decays = weight_decays(config, parameters, without_decay);
   if (const auto* sgd = std::get_if<SgdConfig>(&config))
-    return std::make_unique<LoopSgd>(*sgd, std::move(decays), parameters);
-  if (const auto* adam = std::get_if<AdamConfig>(&config))
-    return std::make_unique<LoopAdam>(*adam, std::move(decays), false, parameters);
-  return std::make_unique<LoopAdam>(std::get<AdamWConfig>(config), std::move(decays), true, parameters);
+    return std::make_unique<LoopSgd>(*sgd, std::move(decays), std::move(rounding), parameters);
+  const auto* adamw = std::get_if<AdamWConfig>(&config);
+  const AdamConfig& adam = adamw != nullptr ? *adamw : std::get<AdamConfig>(config);
+  return std::make_unique<LoopAdam>(adam, std::move(decays), adamw != nullptr, std::move(rounding), parameters);
 }
 
 }  // namespace trainopt

@@ -4,6 +4,7 @@
 
 #include "train/archive.h"
 #include "train/config.h"
+#include "train/weight_rounding.h"
 
 #include <ATen/core/Tensor.h>
 
@@ -37,7 +38,7 @@ class Optimizer {
   virtual void update(Gradients& gradients, const at::Tensor& skip_update) = 0;
 };
 
-/// One tensor per parameter with its shape and layout, initially zero: momentum and the like.
+/// One float32 tensor per parameter with its shape and layout, initially zero: momentum and the like.
 class ParameterState {
  public:
   ParameterState(std::string name, const ParameterStore& store);
@@ -68,7 +69,8 @@ std::string describe_optimizer(const OptimizerConfig& config);
 /// Learning rate of the recipe, before any schedule.
 double base_learning_rate(const OptimizerConfig& config);
 
-/// The names of the parameters that optimizer.no_decay chooses. Throws UserError for a word that chooses none.
+/// The names of the parameters that optimizer.no_decay chooses (chosen_parameters()). Throws UserError for a word that
+/// chooses none.
 std::set<std::string> without_decay(const OptimizerConfig& config, const Model& model);
 
 /// The weight decay of each of the store's parameters.
@@ -76,8 +78,10 @@ std::vector<double> weight_decays(const OptimizerConfig& config, const Parameter
                                   const std::set<std::string>& without_decay);
 
 /// An optimizer for the store's parameters, in its order. Allocates the state: float32 zeros of the parameters' shapes
-/// and layouts. `without_decay`: names.
-std::unique_ptr<Optimizer> make_loop_optimizer(const OptimizerConfig& config, const ParameterStore& parameters,
-                                               const std::set<std::string>& without_decay = {});
+/// and layouts. `without_decay`: names. Parameters of a 16-bit type are updated in float32 from their 16 bits and their
+/// gradient's, and `rounding` stores the result.
+std::unique_ptr<Optimizer> make_loop_optimizer(
+    const OptimizerConfig& config, const ParameterStore& parameters, const std::set<std::string>& without_decay = {},
+    std::unique_ptr<WeightRounding> rounding = std::make_unique<NearestRounding>());
 
 }  // namespace trainopt

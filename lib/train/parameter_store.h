@@ -39,7 +39,7 @@ class ParameterStore {
  public:
   virtual ~ParameterStore() = default;
 
-  /// Float32 leaves that require gradients, in the model's order.
+  /// Leaves that require gradients, float32 or bfloat16, in the model's order. Gradients have their type.
   virtual const NamedTensors& parameters() const = 0;
 
   /// Keep the scope open during forward and backward of a micro-batch. Only the last micro-batch of a step

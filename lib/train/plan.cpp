@@ -34,8 +34,9 @@ Plan::Plan(Machine machine_, at::Device device_, OptimizerConfig optimizer_confi
       optimizer("optimizer", describe_optimizer(optimizer_config) + ", one parameter after another",
                 [](const BuildContext& context) {
                   return make_loop_optimizer(context.plan.optimizer_config, *context.parameters,
-                                             context.plan.without_decay);
+                                             context.plan.without_decay, context.plan.rounding.build(context));
                 }),
+      rounding("rounding", "to nearest", [](const BuildContext&) { return std::make_unique<NearestRounding>(); }),
       runner("runner", "eager", [](const BuildContext&) { return std::make_unique<EagerRunner>(); }),
       average("average", "none", [](const BuildContext&) { return std::make_unique<NoAverage>(); }),
       profiler("profiler", "off", [](const BuildContext&) { return std::make_unique<StepProfiler>(); }) {}
@@ -55,6 +56,7 @@ std::unique_ptr<Model> Plan::build_model(bool is_resumed) const {
   if (is_resumed) config.weights.reset();
   auto built = std::make_unique<Model>(make_model(config, model.input, device, seed));
   if (tensor_format.memory_format != at::MemoryFormat::Contiguous) built->to_memory_format(tensor_format.memory_format);
+  built->to_type(model.in_bfloat16, at::kBFloat16);
   for (const auto& wrap : wrap_model) wrap(*built);
   return built;
 }

@@ -27,6 +27,7 @@
 #include "train/step_profiler.h"
 #include "train/step_runner.h"
 #include "train/weight_average.h"
+#include "train/weight_rounding.h"
 
 namespace trainopt {
 
@@ -41,8 +42,12 @@ struct ModelPlan {
   ModelConfig config;
   InputShape input;  ///< shape of one sample
   LayerCounts layers;
-  int64_t parameters = 0;       ///< number of values
-  double flops_per_sample = 0;  ///< forward pass; a multiply-add counts as two
+  int64_t parameters = 0;                  ///< number of values
+  double flops_per_sample = 0;             ///< forward pass; a multiply-add counts as two
+  std::set<std::string> in_bfloat16 = {};  ///< names of the parameters held as bfloat16; the others are float32
+  int64_t bfloat16_parameters = 0;         ///< number of their values
+
+  int64_t parameter_bytes() const { return 4 * parameters - 2 * bfloat16_parameters; }
 };
 
 struct DataPlan : DataSpec {
@@ -126,6 +131,7 @@ struct Plan {
   Slot<Precision> precision;
   Slot<ParameterStore> parameters;
   Slot<Optimizer> optimizer;
+  Slot<WeightRounding> rounding;  ///< used by `optimizer`
   Slot<StepRunner> runner;
   Slot<WeightAverage> average;
   Slot<StepProfiler> profiler;

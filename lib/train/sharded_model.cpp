@@ -16,6 +16,7 @@ ShardedModel sharded_model(const Plan& plan, const ParallelConfig& config, int64
     int64_t operator()(const AdamConfig&) const { return 2; }
   } states;
   return {.parameters = plan.model.parameters,
+          .bfloat16_parameters = plan.model.bfloat16_parameters,
           .states = std::visit(states, plan.optimizer_config),
           .ranks = ranks,
           .micro_batches = plan.data.accumulation,

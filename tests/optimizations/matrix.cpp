@@ -77,6 +77,7 @@ void with_weight_copies(Recipe& recipe) {
   recipe.optimizations.fused_optimizer = true;
 }
 
+void hold_bfloat16(Recipe& recipe) { recipe.optimizations.precision.on = true; }
 void fuse_kernels(Recipe& recipe) { recipe.optimizations.fused_kernels = true; }
 void use_winograd(Recipe& recipe) { recipe.optimizations.winograd = true; }
 void cache_on_device(Recipe& recipe) { recipe.data.cache = CacheKind::device; }
@@ -112,6 +113,8 @@ const std::vector<Entry> kVariants = {
     {"attention", [](Recipe& r) { r.optimizations.attention = AttentionKernel::automatic; },
      use_language_model_in_math},
     {"amp", [](Recipe& r) { r.optimizations.amp.on = true; }, use_language_model},
+    {"precision", hold_bfloat16, use_language_model_in_bfloat16},
+    {"precision", hold_bfloat16, in_bfloat16_nhwc},
     {"set_to_none", [](Recipe& r) { r.optimizations.set_to_none = true; }, use_language_model},
     {"fused_optimizer", [](Recipe& r) { r.optimizations.fused_optimizer = true; }, use_language_model},
     {"fused_optimizer", [](Recipe& r) { r.optimizations.fused_optimizer = true; }, use_language_model_in_bfloat16},

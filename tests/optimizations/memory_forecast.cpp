@@ -38,6 +38,7 @@ void use_cifar_stem(Recipe& r) {
 void use_adam(Recipe& r) { r.optimizer = AdamConfig{}; }
 void use_amp(Recipe& r) { r.optimizations.amp.on = true; }
 void use_amp_float16(Recipe& r) { r.optimizations.amp = {true, {.dtype = amp::Type::float16, .init_scale = 64}}; }
+void use_bfloat16_weights(Recipe& r) { r.optimizations.amp.on = r.optimizations.precision.on = true; }
 void accumulate(Recipe& r) { r.train.gradient_accumulation_steps = 4; }
 void skip_nonfinite(Recipe& r) { r.train.on_nonfinite = OnNonfinite::skip; }
 void use_mlp(Recipe& r) {
@@ -94,7 +95,9 @@ const std::vector<Case>& cases() {
       {"fused_optimizer, amp", both(use_amp, [](Recipe& r) { r.optimizations.fused_optimizer = true; })},
       {"accumulation, set_to_none", both(accumulate, [](Recipe& r) { r.optimizations.set_to_none = true; })},
       {"skip, adam, clipping", both(both(use_adam, skip_nonfinite), [](Recipe& r) { r.train.max_grad_norm = 1; })},
+      {"gpt2, bfloat16 weights, adam", both(use_gpt2, both(use_adam, use_bfloat16_weights))},
       {"two ranks, amp", use_amp, 2},
+      {"two ranks, bfloat16 weights", use_bfloat16_weights, 2},
       {"two ranks, bfloat16 gradients", [](Recipe& r) { r.parallel.gradient_dtype = WireType::bfloat16; }, 2}};
   return all;
 }

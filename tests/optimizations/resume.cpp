@@ -77,6 +77,14 @@ const std::vector<Feature> kFeatures = {
      [](Recipe& r) {
        r.optimizations.amp = {true, {.dtype = amp::Type::float16, .init_scale = 1 << 20, .growth_interval = 3}};
      }},
+    {"bfloat16 weights",
+     [](Recipe& r) {
+       r.optimizer = AdamWConfig();
+       r.optimizations.amp.on = r.optimizations.precision.on = true;
+       r.data.batch_size = 2, r.train.gradient_accumulation_steps = 2;
+       r.train.max_grad_norm = 0.1;
+       r.train.on_nonfinite = OnNonfinite::skip;
+     }},
     {"a vision transformer with dropout",
      [](Recipe& r) {
        r.model = {.name = ModelKind::vit, .patch = 4, .layers = 2, .heads = 2, .width = 8, .dropout = 0.2};

@@ -243,4 +243,14 @@ TEST_CASE("the cost formulas of the strategies") {
   CHECK(costs(ShardingStrategy::zero2).gradient_bytes == 1000);
   CHECK(costs(ShardingStrategy::zero3).sent_bytes == 3 * 3 * 4000 * 0.75);
   CHECK(costs(ShardingStrategy::zero3).parameter_bytes == 1000);
+
+  ShardedModel narrow = model;
+  narrow.bfloat16_parameters = 900;
+  const ShardingCosts of_narrow = sharding_costs(ShardingStrategy::none, narrow);
+  CHECK(of_narrow.parameter_bytes == 900 * 2 + 100 * 4);
+  CHECK(of_narrow.gradient_bytes == of_narrow.parameter_bytes);
+  CHECK(of_narrow.optimizer_bytes == 8000);
+  CHECK(of_narrow.sent_bytes == 2 * of_narrow.parameter_bytes * 0.75);
+  narrow.wire_bytes_each = 2;
+  CHECK(sharding_costs(ShardingStrategy::none, narrow).sent_bytes == 2 * 2000 * 0.75);
 }

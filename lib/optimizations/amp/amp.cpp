@@ -95,6 +95,7 @@ Receipt receipt(const StepTrace& seen, at::ScalarType type) {
 void check(OptionChecks& checks, const Config& config) {
   const Config standard;
   const bool scales = config.dtype == Type::float16;
+  checks.computes_in_bfloat16 = !scales;
   if (!scales && config.init_scale != standard.init_scale)
     checks.refuse("optimizations.amp.init_scale", "only float16 has a loss scale");
   if (!scales && config.growth_interval != standard.growth_interval)

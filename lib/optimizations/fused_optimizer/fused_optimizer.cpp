@@ -239,9 +239,15 @@ std::unique_ptr<Optimizer> make_fused_optimizer(const UpdateKernels& kernels, co
   return std::make_unique<FusedAdam>(kernels, std::get<AdamWConfig>(config), true, context);
 }
 
-void check(OptionChecks& checks) { checks.learning_rate_on_device = true; }
+void check(OptionChecks& checks) {
+  checks.learning_rate_on_device = true;
+  if (checks.bfloat16_weights)
+    checks.refuse("optimizations.fused_optimizer",
+                  "its kernels update float32 weights only; remove it or optimizations.precision");
+}
 
 Outcome apply(Plan& plan) {
+  if (!plan.model.in_bfloat16.empty()) return Outcome::none("its kernels update float32 weights only");
   if (kernels_for(plan.device) == nullptr)
     return Outcome::none("this build has no GPU kernels: it was configured with TRAINOPT_CUDA=OFF");
   plan.optimizer.fill(

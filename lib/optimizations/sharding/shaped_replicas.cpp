@@ -6,6 +6,8 @@
 #include "train/autograd_hooks.h"
 #include "train/plan.h"
 
+#include <map>
+
 namespace trainopt {
 namespace {
 
@@ -16,11 +18,13 @@ class ShapedReplicas : public LocalParameters {
   ShapedReplicas(const Model& model, bool keeps, Communicator& communicator, std::optional<c10::ScalarType> wire_type)
       : LocalParameters(model, keeps ? ClearGradients::zero : ClearGradients::drop),
         communicator_(communicator),
-        wire_type_(wire_type),
-        buckets_(attach_flat_gradients(parameters())) {
+        wire_type_(wire_type) {
+    std::map<c10::ScalarType, NamedTensors> by_type;
+    for (const auto& each : parameters()) by_type[each.second.scalar_type()].push_back(each);
+    for (const auto& [type, alike] : by_type) buckets_.push_back(attach_flat_gradients(alike));
     if (!keeps) clear_gradients();
     for (const auto& [name, parameter] : parameters())
-      after_gradient(parameter, [this, numel = parameter.numel()] { send(numel); });
+      after_gradient(parameter, [this, shape = parameter.detach()] { send(shape); });
   }
 
   Scope accumulate(bool is_last) override {
@@ -39,13 +43,13 @@ class ShapedReplicas : public LocalParameters {
   }
 
  private:
-  void send(int64_t values) {
-    if (sends_) sent_.push_back(at::empty({values}, buckets_.options().dtype(*wire_type_)));
+  void send(const at::Tensor& shape) {
+    if (sends_ && shape.scalar_type() != *wire_type_) sent_.push_back(at::empty_like(shape, *wire_type_));
   }
 
   Communicator& communicator_;
   std::optional<c10::ScalarType> wire_type_;
-  at::Tensor buckets_;
+  std::vector<at::Tensor> buckets_;  ///< one for each type of parameters
   bool sends_ = false;
   std::vector<at::Tensor> sent_;
 };

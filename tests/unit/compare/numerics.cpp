@@ -120,6 +120,21 @@ TEST_CASE("perturbed weights are off by 2^-9 in either direction, reproducibly, 
     CHECK(at::equal(before.buffers()[i].second, once.buffers()[i].second));
 }
 
+TEST_CASE("a perturbation changes every weight that is bfloat16") {
+  const Plan plan = small_resnet_plan(SgdConfig{}, 5);
+  Model before = small_resnet(plan), after = small_resnet(plan);
+  std::set<std::string> filters;
+  for (const auto& [name, parameter] : before.parameters())
+    if (parameter.dim() == 4) filters.insert(name);
+  before.to_type(filters, at::kBFloat16);
+  after.to_type(filters, at::kBFloat16);
+  perturb_weights(after, 5);
+  for (size_t i = 0; i < before.parameters().size(); ++i) {
+    const auto [name, old] = before.parameters()[i];
+    if (filters.contains(name)) CHECK(after.parameters()[i].second.ne(old).all().item<bool>());
+  }
+}
+
 TEST_CASE("the yardstick is reseeded if recipes differ in random draws or micro-batches") {
   const Recipe plain;
   CHECK(yardstick(plain, plain) == Yardstick::perturbed);

@@ -1,0 +1,42 @@
+#include "optimizations/precision/stochastic_rounding.h"
+
+#include "base/philox.h"
+#include "device/tensor.h"
+#include "optimizations/precision/random_halves.h"
+
+namespace trainopt::precision {
+namespace {
+
+constexpr uint64_t kRounding = 0x726f756e64696e67;  // separates these draws from those of the initial weights
+constexpr int64_t kKeptBits = ~int64_t{0xffff};     // of float32, in bfloat16
+
+class StochasticRounding : public WeightRounding {
+ public:
+  StochasticRounding(uint64_t seed, const int64_t* steps_done)
+      : key_(mix_key(seed, kRounding)), steps_done_(steps_done) {}
+
+  void store(const std::string& name, const at::Tensor& values, const at::Tensor& parameter) const override {
+    const auto step = static_cast<uint64_t>(*steps_done_);
+    const at::Tensor halves = random_halves(values.numel(), mix_key(key_, name), step, values.device());
+    parameter.copy_(rounded_stochastically(values, halves.view(values.sizes())));
+  }
+
+ private:
+  uint64_t key_;
+  const int64_t* steps_done_;
+};
+
+}  // namespace
+
+at::Tensor rounded_stochastically(const at::Tensor& values, const at::Tensor& halves) {
+  // The sum carries into the bits that are kept with the probability of the part that is dropped. The bits of a float's
+  // magnitude are ordered as its values are, also from one exponent to the next.
+  const at::Tensor kept = (values.view(at::kInt) + halves).bitwise_and_(kKeptBits).view(at::kFloat);
+  return at::where(at::isfinite(values), kept, values).to(at::kBFloat16);
+}
+
+std::unique_ptr<WeightRounding> make_stochastic_rounding(uint64_t seed, const int64_t* steps_done) {
+  return std::make_unique<StochasticRounding>(seed, steps_done);
+}
+
+}  // namespace trainopt::precision
