@@ -8,6 +8,7 @@
 #include "optimizations/cuda_graph/cuda_graph.h"
 #include "optimizations/cudnn_benchmark/cudnn_benchmark.h"
 #include "optimizations/device_cache/device_cache.h"
+#include "optimizations/fp8/fp8.h"
 #include "optimizations/fused_kernels/fused_kernels.h"
 #include "optimizations/fused_optimizer/fused_optimizer.h"
 #include "optimizations/loading/loading.h"
@@ -113,6 +114,7 @@ void for_each_optimization(const Recipe& recipe, int64_t ranks, Pass pass) {
   pass(tf32::kInfo,                 o.tf32, tf32::apply);
   pass(cudnn_benchmark::kInfo,      o.cudnn_benchmark, cudnn_benchmark::apply, cudnn_benchmark::check);
   pass(amp::kInfo,                  o.amp, amp::apply, amp::check);
+  pass(fp8::kInfo,                  o.fp8, fp8::apply, fp8::check);
   pass(attention::kInfo,            attention, [&](Plan& plan) { return attention::apply(plan, implementation); });
   pass(set_to_none::kInfo,          o.set_to_none, set_to_none::apply);
   pass(device_preprocess::kInfo,    o.device_preprocess, device_preprocess::apply);

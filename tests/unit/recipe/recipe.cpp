@@ -103,7 +103,8 @@ TEST_CASE("an option name of another tool is answered with the matching optimiza
   hint("amp_fp16: true", "did you mean 'optimizations.amp: {dtype: float16}'?");
   hint("dtype: bfloat16", "did you mean 'optimizations.amp.dtype' or 'optimizations.amp: {dtype: bfloat16}'?");
   hint("torch_compile: true", "did you mean 'optimizations.fused_kernels'?");
-  hint("fp8: true", "this build has no fp8; optimizations.amp has bfloat16 and float16");
+  hint("fp8: true", "did you mean 'optimizations.fp8'?");
+  hint("amp_fp8: true", "did you mean 'optimizations.fp8'?");
 }
 
 TEST_CASE("the catalogue's keys and values turn each switch on") {
