@@ -243,6 +243,13 @@ TEST_CASE("the receipt of fp8 counts layers, those of other sizes, and gradients
     }
 }
 
+TEST_CASE("matrix products in 8 bits are counted as such") {
+  const Recipe recipe = recipe_of("tensorwise");
+  const auto calls = multiplications_by_type(train_as(1, recipe).trace);
+  CHECK(calls.at("float8_e4m3fn") == 8);    // four layers in each of two blocks
+  CHECK(calls.at("float8_e5m2") == 2 * 8);  // the gradients of their inputs and weights
+}
+
 TEST_CASE("a language model learns in fp8 as it does in float32 and in bfloat16") {
   const auto last_loss = [](Recipe recipe) {
     recipe.train.max_steps = 60;
@@ -251,7 +258,7 @@ TEST_CASE("a language model learns in fp8 as it does in float32 and in bfloat16"
     return (losses[57] + losses[58] + losses[59]) / 3;
   };
   const double wanted = last_loss(recipe_of("off"));
-  CHECK(wanted < 1.6);
+  CHECK(wanted < 2.5);
   for (const bool amp : {false, true})
     for (const auto& recipe : {recipe_of("tensorwise"), recipe_of("rowwise"), recipe_of("tensorwise", 4)}) {
       Recipe changed = recipe;

@@ -197,7 +197,7 @@ TEST_CASE("linear layers with 8-bit operands pass, alone and before a fused GELU
     return fp8::make_linear(
         fp8::Scaling::tensorwise,
         [](const fp8::ScaledMatrix& a, const fp8::ScaledMatrix& b, at::ScalarType out, fp8::Sums sums) {
-          return fp8::product(a, {b.values.flip(1), b.scale}, out, sums);
+          return fp8::product(a, {b.values.to(at::kFloat).flip(1).to(b.values.scalar_type()), b.scale}, out, sums);
         },
         [](const at::Tensor&, fp8::Operand, const at::Tensor& current, bool) { return current; });
   });
