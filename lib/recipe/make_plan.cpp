@@ -179,7 +179,8 @@ std::vector<UnusedSwitch> unused_switches(const Recipe& recipe, const Plan& plan
   for_each_optimization(recipe, plan.position.ranks,
                         [&](const Info& info, const auto& option, auto apply, auto... check) {
                           const std::string key = key_of_switch(info.name);
-                          if (is_on(option) || !key.starts_with("optimizations.")) return;
+                          const bool changes_training = info.exactness == Exactness::new_math;
+                          if (is_on(option) || changes_training || !key.starts_with("optimizations.")) return;
                           OptionChecks checks = checks_of(recipe);
                           (call_with(option, check, checks), ...);
                           if (!checks.problems.empty()) return;

@@ -356,5 +356,8 @@ TEST_CASE("ranks agree on the history, with weights replicated and sharded") {
     const Trained sharded = train_as(2, recipe);
     for (size_t i = 0; i < sharded.losses.size(); ++i)
       CHECK(sharded.losses[i] == Approx(replicated.losses[i]).epsilon(1e-3));
+    recipe.optimizations.fp8.options.amax_history = 0;
+    CHECK(train_as(2, recipe).losses != sharded.losses);  // the history was used
+    recipe.optimizations.fp8.options.amax_history = 2;
   }
 }

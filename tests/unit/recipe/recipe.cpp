@@ -134,6 +134,7 @@ TEST_CASE("unused switches are those that are off and would have an effect here"
   const auto one_on = unused("model: {name: resnet18}\noptimizations: {channels_last: true}\n");
   CHECK_FALSE(one_on.contains("optimizations.channels_last=true"));
   CHECK(one_on.contains("optimizations.fused_optimizer=true"));
+  CHECK_FALSE(unused("model: {name: vit_s_16}\n").contains("optimizations.fp8=true"));  // trains something else
 }
 
 TEST_CASE("the defaults are valid and survive being written and loaded") {
