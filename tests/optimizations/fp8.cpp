@@ -120,6 +120,14 @@ TEST_CASE("zeros stay zeros, larger values saturate, and a matrix that is not fi
   }
 }
 
+TEST_CASE("a transpose is filled up with zeros to a multiple of 16 columns") {
+  const at::Tensor matrix = quantised(values({33, 32}), Scaling::tensorwise).values, got = fp8::transposed(matrix);
+  CHECK(got.sizes() == at::IntArrayRef({32, 48}));
+  CHECK(got.is_contiguous());
+  CHECK(got.narrow(1, 0, 33).to(at::kFloat).equal(matrix.to(at::kFloat).t()));
+  CHECK_FALSE(got.narrow(1, 33, 15).to(at::kFloat).any().item<bool>());
+}
+
 TEST_CASE("libtorch's products agree with their emulation, for both formats") {
   at::manual_seed(2);
   const at::Tensor a = at::randn({33, 48}), b = at::randn({64, 48});
@@ -327,6 +335,23 @@ TEST_CASE("a magnitude that is not finite is used as it is, and not kept") {
   CHECK(std::isnan(given.step(std::numeric_limits<double>::quiet_NaN())));
   CHECK(given.step(3) == 2);
   CHECK(given.step(1) == 3);
+}
+
+TEST_CASE("layers count the magnitudes of training, not of evaluation") {
+  std::vector<bool> counted;
+  const auto operations =
+      fp8::make_linear(Scaling::tensorwise, fp8::product,
+                       [&](const at::Tensor&, fp8::Operand, const at::Tensor& current, bool is_counted) {
+                         counted.push_back(is_counted);
+                         return current;
+                       });
+  const Case given;
+  given.results(*operations);
+  CHECK(counted == std::vector{true, true, true});  // input, weight and gradient
+  counted.clear();
+  const at::NoGradGuard evaluation;
+  operations->linear(given.x, {given.w, given.b, given.w});
+  CHECK(counted == std::vector{false, false});
 }
 
 TEST_CASE("fp8 resumes bit-exactly after any step, with and without a history") {
