@@ -126,6 +126,11 @@ std::tuple<at::Tensor, at::Tensor> variance_mean(const at::Tensor& input, at::Op
   return {input.sum(dimensions, keeps), input.sum(dimensions, keeps)};
 }
 
+at::Tensor scaled_product(const at::Tensor& a, const at::Tensor& b, const at::Tensor&, const at::Tensor&,
+                          const OptionalTensor&, const OptionalTensor&, std::optional<at::ScalarType> type, bool) {
+  return at::empty({a.size(0), b.size(1)}, a.options().dtype(type.value_or(a.scalar_type())));
+}
+
 void check_and_unscale(at::TensorList, at::Tensor&, const at::Tensor&) {}
 
 // Autocast. libtorch keeps casts of parameters until autocast ends; here they live as long as backward needs them,
@@ -171,6 +176,7 @@ void register_meta_kernels() {
   meta->impl("abs", TORCH_FN(absolute));
   meta->impl("logical_not", TORCH_FN(logical_not));
   meta->impl("var_mean.correction", TORCH_FN(variance_mean));
+  meta->impl("_scaled_mm", TORCH_FN(scaled_product));
   meta->impl(at::_ops::_amp_foreach_non_finite_check_and_unscale_::name, TORCH_FN(check_and_unscale));
   auto* others = new torch::Library(torch::Library::IMPL, "_", kMetaAutocastKey, __FILE__, __LINE__);
   others->fallback(torch::CppFunction::makeFallthrough());

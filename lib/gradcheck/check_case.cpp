@@ -33,7 +33,10 @@ int64_t differenced_samples(const GradientCase& each) {
 }
 
 /// Float32 products on this device may round their inputs, to as many digits as float16 has.
-at::ScalarType precision_of(const Plan& plan) {
+at::ScalarType precision_of(const GradientCase& each, const Checked& checked) {
+  if (each.rounds_to)
+    if (const auto type = each.rounds_to(checked.ours)) return *type;
+  const Plan& plan = checked.context.plan;
   const bool rounds = plan.backend.rounds_products() && !plan.device.is_cpu();
   return plan.tensor_format.compute_type == at::kFloat && rounds ? at::kHalf : plan.tensor_format.compute_type;
 }
@@ -128,8 +131,9 @@ std::optional<CheckedCase> check_case(const GradientCase& gradient_case, const C
   const at::Tensor output_gradient = share.mine(twin.output_gradient());
   const Evaluated& got = ours.evaluated(output_gradient);
 
-  result.bound = rounding_bound(
-      precision_of(plan), std::max(gradient_case.fixed_terms, share.all_samples() * gradient_case.terms_per_sample));
+  result.bound =
+      rounding_bound(precision_of(gradient_case, checked),
+                     std::max(gradient_case.fixed_terms, share.all_samples() * gradient_case.terms_per_sample));
   result.forward = deviation(got.output, share.mine(twin.evaluated().output));
   const Tensors gradients = share.over_ranks(got.gradients), wanted = share.mine(twin.evaluated().gradients);
   for (size_t i = 0; i < gradients.size(); ++i) {

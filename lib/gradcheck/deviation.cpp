@@ -17,6 +17,10 @@ std::string index_text(int64_t dimensions, int64_t dimension, int64_t at) {
 
 double unit_roundoff(at::ScalarType type) {
   switch (type) {
+    case at::kFloat8_e5m2:
+      return std::ldexp(1, -3);
+    case at::kFloat8_e4m3fn:
+      return std::ldexp(1, -4);
     case at::kBFloat16:
       return std::ldexp(1, -8);
     case at::kHalf:

@@ -56,7 +56,8 @@ std::string error_text(const CheckedOperation& checked) {
 Report check_operations(const CheckedSlots& slots, const BuildContext& context) {
   const auto began = Clock::now();
   const Checked checked{.context = context,
-                        .ours = {{.convolution = slots.convolution.build(context),
+                        .ours = {{.linear = slots.linear.build(context),
+                                  .convolution = slots.convolution.build(context),
                                   .batch_norm = slots.batch_norm.build(context),
                                   .head = slots.head.build(context),
                                   .attention = slots.attention.build(context),

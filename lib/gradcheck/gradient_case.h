@@ -7,6 +7,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -40,6 +41,8 @@ struct GradientCase {
   bool over_ranks = false;  ///< the samples of all ranks are one batch
   /// Tensors in the order of `inputs`. Returns one tensor.
   std::function<at::Tensor(const Parts&, const Tensors&)> compute;
+  /// The type to which the operation rounds its operands; empty or null: the one that the model computes in.
+  std::function<std::optional<at::ScalarType>(const Parts&)> rounds_to;
   /// How far each value of the output is from the nearest point where its derivative jumps, in units of the normalised
   /// values; empty if there is no such point.
   std::function<at::Tensor(const Tensors&)> distance_to_kink;

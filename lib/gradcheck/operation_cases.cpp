@@ -65,7 +65,8 @@ std::vector<GradientCase> operation_cases(const CheckedSlots& slots, const Build
   Model model = make_model(config, plan.model.input, at::kMeta, 0);
   RecordedCases cases(model, plan.parallel.sync_batch_norm);
   const auto unless_plain = [&](const auto& slot) { return slot.is_plain() ? nullptr : &cases; };
-  model.set_operations({.convolution = recording_convolution(unless_plain(slots.convolution)),
+  model.set_operations({.linear = recording_linear(unless_plain(slots.linear)),
+                        .convolution = recording_convolution(unless_plain(slots.convolution)),
                         .batch_norm = recording_batch_norm(unless_plain(slots.batch_norm)),
                         .head = recording_head(unless_plain(slots.head)),
                         .attention = recording_attention(unless_plain(slots.attention)),

@@ -12,6 +12,7 @@ struct CheckedSlots {
       : convolution(plan.convolution),
         batch_norm(plan.batch_norm),
         head(plan.head),
+        linear(plan.linear),
         attention(plan.attention),
         layer_norm(plan.layer_norm),
         gelu(plan.gelu),
@@ -22,6 +23,7 @@ struct CheckedSlots {
   Slot<ConvolutionOperations> convolution;
   Slot<BatchNormOperations> batch_norm;
   Slot<HeadOperations> head;
+  Slot<LinearOperations> linear;
   Slot<AttentionOperations> attention;
   Slot<LayerNormOperations> layer_norm;
   Slot<GeluOperations> gelu;

@@ -133,7 +133,8 @@ class RecordingHead : public HeadOperations {
   explicit RecordingHead(RecordedCases* cases) : cases_(cases) {}
   at::Tensor head(const at::Tensor& input, const Linear& linear, const ForwardContext&) const override {
     const int64_t features = linear.weight.size(1), classes = linear.weight.size(0);
-    if (!cases_) return shaped(input, {classes});
+    const at::Tensor output = linear.forward(shaped(input, {features}));
+    if (!cases_) return output;
     GradientCase found;
     found.operation = "head";
     found.inputs = {of_samples("input", input), of_parameter("weight", linear.weight),
@@ -148,7 +149,36 @@ class RecordingHead : public HeadOperations {
       return parts.operations.head->head(x[0], given, kTraining);
     };
     cases_->add(std::move(found), linear.weight);
-    return shaped(input, {classes});
+    return output;
+  }
+
+ private:
+  RecordedCases* cases_;
+};
+
+class RecordingLinear : public LinearOperations {
+ public:
+  explicit RecordingLinear(RecordedCases* cases) : cases_(cases) {}
+  at::Tensor linear(const at::Tensor& input, const LinearTensors& layer) const override {
+    const int64_t in = layer.weight.size(1), out = layer.weight.size(0);
+    std::vector<int64_t> sizes = input.sizes().vec();
+    sizes.back() = out;
+    at::Tensor output = at::empty(sizes, input.options());
+    if (!cases_) return output;
+    GradientCase found;
+    found.operation = "linear";
+    found.inputs = {of_samples("input", input), of_parameter("weight", layer.weight)};
+    if (layer.bias.defined()) found.inputs.push_back(of_parameter("bias", layer.bias));
+    found.output_values = output.numel() / output.size(0);
+    found.fixed_terms = std::max(in, out);
+    found.terms_per_sample = found.output_values / out;
+    found.compute = [](const Parts& parts, const Tensors& x) {
+      return parts.operations.linear->linear(
+          x[0], {.weight = x[1], .bias = x.size() > 2 ? x[2] : at::Tensor(), .parameter = x[1]});
+    };
+    found.rounds_to = [](const Parts& parts) { return parts.operations.linear->rounds_to(); };
+    cases_->add(std::move(found), layer.parameter);
+    return output;
   }
 
  private:
@@ -195,6 +225,9 @@ std::shared_ptr<const BatchNormOperations> recording_batch_norm(RecordedCases* c
 }
 std::shared_ptr<const HeadOperations> recording_head(RecordedCases* cases) {
   return std::make_shared<RecordingHead>(cases);
+}
+std::shared_ptr<const LinearOperations> recording_linear(RecordedCases* cases) {
+  return std::make_shared<RecordingLinear>(cases);
 }
 std::unique_ptr<Unit> announced(std::unique_ptr<Unit> unit, RecordedCases& cases) {
   return std::make_unique<AnnouncedUnit>(std::move(unit), cases);

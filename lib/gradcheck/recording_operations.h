@@ -37,6 +37,7 @@ inline CaseInput of_parameter(const char* name, const at::Tensor& tensor) {
 std::shared_ptr<const ConvolutionOperations> recording_convolution(RecordedCases* cases);
 std::shared_ptr<const BatchNormOperations> recording_batch_norm(RecordedCases* cases);
 std::shared_ptr<const HeadOperations> recording_head(RecordedCases* cases);
+std::shared_ptr<const LinearOperations> recording_linear(RecordedCases* cases);
 std::shared_ptr<const AttentionOperations> recording_attention(RecordedCases* cases);
 std::shared_ptr<const LayerNormOperations> recording_layer_norm(RecordedCases* cases);
 std::shared_ptr<const GeluOperations> recording_gelu(RecordedCases* cases);

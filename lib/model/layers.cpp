@@ -47,14 +47,17 @@ Linear::Linear(Builder& builder, const std::string& prefix, int64_t in, int64_t 
     : weight(builder.parameter(prefix + "weight", {out, in}, values.weight)),
       bias(builder.parameter(prefix + "bias", {out}, values.bias)),
       weight_copy_(builder.copy_of(prefix + "weight")),
-      bias_copy_(builder.copy_of(prefix + "bias")) {}
+      bias_copy_(builder.copy_of(prefix + "bias")),
+      operations_(builder.operations()) {}
 
 at::Tensor Linear::forward(const at::Tensor& input) const {
-  return at::linear(input, as_autocast(weight, weight_copy_), as_autocast(bias, bias_copy_));
+  return operations_->linear->linear(
+      input, {.weight = as_autocast(weight, weight_copy_), .bias = as_autocast(bias, bias_copy_), .parameter = weight});
 }
 
 at::Tensor Linear::product(const at::Tensor& input) const {
-  return at::linear(input, as_autocast(weight, weight_copy_));
+  return operations_->linear->linear(input,
+                                     {.weight = as_autocast(weight, weight_copy_), .bias = {}, .parameter = weight});
 }
 
 SampleShape Linear::trace(const SampleShape& input, double& flops) const {

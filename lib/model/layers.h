@@ -66,6 +66,7 @@ class Linear {
 
  private:
   WeightCopy weight_copy_, bias_copy_;
+  std::shared_ptr<const Operations> operations_;
 };
 
 }  // namespace trainopt

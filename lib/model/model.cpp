@@ -91,7 +91,7 @@ void Model::wrap_units(const std::function<std::unique_ptr<Unit>(std::unique_ptr
 
 void Model::set_operations(Operations operations) {
   TRAINOPT_CHECK(operations.convolution && operations.batch_norm && operations.head && operations.attention &&
-                 operations.layer_norm && operations.gelu && operations.language_head);
+                 operations.layer_norm && operations.gelu && operations.language_head && operations.linear);
   *operations_ = std::move(operations);
 }
 
@@ -132,6 +132,8 @@ LayerCounts Model::layer_counts() const {
   for (const auto& entry : entries_) {
     if (is_filter(entry)) ++(entry.tensor.size(2) == 3 ? counts.convolutions_3x3 : counts.other_convolutions);
     if (entry.name.ends_with(".running_mean")) ++counts.batch_norms;
+    if (entry.tensor.dim() == 2 && entry.kind == ParameterKind::other)
+      counts.linears.push_back({.in = entry.tensor.size(1), .out = entry.tensor.size(0)});
   }
   return counts;
 }

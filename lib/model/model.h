@@ -18,9 +18,15 @@ struct InputShape {
   bool operator==(const InputShape&) const = default;
 };
 
+struct LinearSize {
+  int64_t in, out;
+  bool operator==(const LinearSize&) const = default;
+};
+
 /// How many layers of a kind a network has.
 struct LayerCounts {
   int64_t convolutions_3x3 = 0, other_convolutions = 0, batch_norms = 0;
+  std::vector<LinearSize> linears;  ///< without a language model's last layer, whose weight is its embedding's
   int64_t convolutions() const { return convolutions_3x3 + other_convolutions; }
 };
 

@@ -9,6 +9,7 @@
 #include "model/head_operations.h"
 #include "model/language_head_operations.h"
 #include "model/layer_norm_operations.h"
+#include "model/linear_operations.h"
 
 #include <memory>
 
@@ -16,6 +17,7 @@ namespace trainopt {
 
 /// Plain by default; none is null.
 struct Operations {
+  std::shared_ptr<const LinearOperations> linear = std::make_shared<PlainLinearOperations>();
   std::shared_ptr<const ConvolutionOperations> convolution = std::make_shared<PlainConvolutionOperations>();
   std::shared_ptr<const BatchNormOperations> batch_norm = std::make_shared<PlainBatchNormOperations>();
   std::shared_ptr<const HeadOperations> head = std::make_shared<PlainHeadOperations>();

@@ -8,6 +8,7 @@
 #include "optimizations/attention/attention.h"
 #include "optimizations/cuda_allocator/cuda_allocator.h"
 #include "optimizations/device_preprocess/device_preprocess.h"
+#include "optimizations/fp8/fp8.h"
 #include "optimizations/host_allocator/host_allocator.h"
 #include "optimizations/precision/precision.h"
 
@@ -21,6 +22,7 @@ struct OptimizationsConfig {
   Switch<amp::Config> amp;
   Switch<activation_checkpointing::Config> activation_checkpointing;
   Switch<precision::Config> precision;
+  Switch<fp8::Config> fp8;
   bool set_to_none = false;
   Switch<device_preprocess::Config> device_preprocess;
   Switch<host_allocator::Config> host_allocator;
@@ -33,7 +35,6 @@ struct OptimizationsConfig {
 template <class V>
 void describe(V& v, OptimizationsConfig& c) {
   constexpr std::string_view kFloat16 = "{dtype: float16}", kBfloat16 = "{dtype: bfloat16}";
-  constexpr std::string_view kNoFp8 = "this build has no fp8; optimizations.amp has bfloat16 and float16";
   v.toggle("amp", c.amp, "Run convolutions and matrix products in bfloat16 or float16 (autocast).",
            {{"fp16", kFloat16},
             {"amp_fp16", kFloat16},
@@ -43,12 +44,13 @@ void describe(V& v, OptimizationsConfig& c) {
             {"amp_dtype", kBfloat16},
             {"autocast"},
             {"mixed_precision"},
-            {"use_mixed_precision"},
-            {"fp8", {}, kNoFp8},
-            {"amp_fp8", {}, kNoFp8}});
+            {"use_mixed_precision"}});
   v.toggle("precision", c.precision,
            "Hold weights in bfloat16, without a float32 copy; needs amp, whose matrix products then cast no weight.",
            {{"bf16_full"}, {"bf16_true"}});
+  v.toggle("fp8", c.fp8,
+           "Give the products of linear layers 8-bit inputs; NVIDIA GPUs from sm_89. On CPUs only their rounding.",
+           {{"amp_fp8"}, {"float8"}, {"enable_float8_linear"}});
   v.field("channels_last", c.channels_last, "Store weights and activations in NHWC order.", any(), {},
           {{"memory_format"}, {"nhwc"}});
   v.field("tf32", c.tf32, "Allow TF32 in float32 convolutions and matrix products; NVIDIA GPUs from sm_80.", any(), {},

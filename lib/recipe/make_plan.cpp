@@ -9,6 +9,7 @@
 #include "optimizations/cuda_graph/cuda_graph.h"
 #include "optimizations/cudnn_benchmark/cudnn_benchmark.h"
 #include "optimizations/device_cache/device_cache.h"
+#include "optimizations/fp8/fp8.h"
 #include "optimizations/fused_kernels/fused_kernels.h"
 #include "optimizations/fused_optimizer/fused_optimizer.h"
 #include "optimizations/loading/loading.h"
@@ -116,6 +117,7 @@ void for_each_optimization(const Recipe& recipe, int64_t ranks, Pass pass) {
   pass(cudnn_benchmark::kInfo,      o.cudnn_benchmark, cudnn_benchmark::apply, cudnn_benchmark::check);
   pass(amp::kInfo,                  o.amp, amp::apply, amp::check);
   pass(precision::kInfo,            o.precision, precision::apply, precision::check);
+  pass(fp8::kInfo,                  o.fp8, fp8::apply, fp8::check);
   pass(attention::kInfo,            attention, [&](Plan& plan) { return attention::apply(plan, implementation); });
   pass(activation_checkpointing::kInfo, o.activation_checkpointing, activation_checkpointing::apply,
        activation_checkpointing::check);
@@ -184,7 +186,8 @@ std::vector<UnusedSwitch> unused_switches(const Recipe& recipe, const Plan& plan
   for_each_optimization(recipe, plan.position.ranks,
                         [&](const Info& info, const auto& option, auto apply, auto... check) {
                           const std::string key = key_of_switch(info.name);
-                          if (is_on(option) || !key.starts_with("optimizations.")) return;
+                          const bool changes_training = info.exactness == Exactness::new_math;
+                          if (is_on(option) || changes_training || !key.starts_with("optimizations.")) return;
                           OptionChecks checks = checks_of(recipe);
                           (call_with(option, check, checks), ...);
                           if (!checks.problems.empty()) return;

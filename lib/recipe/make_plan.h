@@ -28,7 +28,7 @@ struct UnusedSwitch {
   std::string change;  ///< "optimizations.<name>=true"
   std::string text;    ///< what the plan would say of it
 };
-/// Those of the section `optimizations`. `plan` is the recipe's.
+/// Those of the section `optimizations` whose exactness is not `new_math`. `plan` is the recipe's.
 std::vector<UnusedSwitch> unused_switches(const Recipe& recipe, const Plan& plan);
 
 struct CatalogueEntry {

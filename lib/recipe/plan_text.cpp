@@ -211,6 +211,7 @@ std::vector<std::pair<std::string, std::string>> slot_texts(const Plan& plan) {
   add_unless_plain(plan.convolution);
   add_unless_plain(plan.batch_norm);
   add_unless_plain(plan.head);
+  add_unless_plain(plan.linear);
   add_unless_plain(plan.attention);
   add_unless_plain(plan.layer_norm);
   add_unless_plain(plan.gelu);

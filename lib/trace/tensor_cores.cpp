@@ -63,7 +63,7 @@ constexpr Rule kRules[] = {
     {"tensor8x8x", TensorCores::yes},   // [blas]
     {"hmma", TensorCores::yes},         // [tb] SASS: half
     {"imma", TensorCores::yes},         // SASS: integer
-    {"qmma", TensorCores::yes},         // SASS: fp8
+    {"qmma", TensorCores::yes},         // SASS: 8-bit floating point
     {"dmma", TensorCores::yes},         // SASS: fp64
     {"gmma", TensorCores::yes},         // [cut] Hopper: wgmma, hgmma, qgmma, igmma
     {"tcgen05", TensorCores::yes},      // Blackwell's instruction (PTX ISA)

@@ -14,6 +14,8 @@ Plan::Plan(Machine machine_, at::Device device_, OptimizerConfig optimizer_confi
                  [](const BuildContext&) { return std::make_unique<PlainBatchNormOperations>(); }),
       head("head", "average pool and linear layer, one after the other",
            [](const BuildContext&) { return std::make_unique<PlainHeadOperations>(); }),
+      linear("linear layer", "libtorch's",
+             [](const BuildContext&) { return std::make_unique<PlainLinearOperations>(); }),
       attention("attention", "libtorch's choice",
                 [](const BuildContext&) { return std::make_unique<PlainAttentionOperations>(); }),
       layer_norm("layer norm", "libtorch's",
@@ -42,7 +44,8 @@ Plan::Plan(Machine machine_, at::Device device_, OptimizerConfig optimizer_confi
       profiler("profiler", "off", [](const BuildContext&) { return std::make_unique<StepProfiler>(); }) {}
 
 Operations Plan::build_operations(const BuildContext& context) const {
-  return {.convolution = convolution.build(context),
+  return {.linear = linear.build(context),
+          .convolution = convolution.build(context),
           .batch_norm = batch_norm.build(context),
           .head = head.build(context),
           .attention = attention.build(context),

@@ -119,6 +119,7 @@ struct Plan {
   Slot<ConvolutionOperations> convolution;
   Slot<BatchNormOperations> batch_norm;
   Slot<HeadOperations> head;
+  Slot<LinearOperations> linear;
   Slot<AttentionOperations> attention;
   Slot<LayerNormOperations> layer_norm;
   Slot<GeluOperations> gelu;

@@ -94,7 +94,7 @@ void Trainer::load(const ArchiveReader& archive) {
   plan_.data.require_identity(identity_from(archive.value("data")));
   ArchiveWriter expected = ArchiveWriter::of_shapes();
   save(expected);
-  // A new loss scale starts from its initial value, and one no longer used is dropped; everything else must be present.
+  // New scales start from their initial values, and those no longer used are dropped; everything else must be present.
   const bool same_precision = archive.has_under("precision.") == expected.has_under("precision.");
   at::Tensor random_state = training_.generator->get_state();
   const std::string random = random_name(communicator_->rank());
@@ -114,9 +114,8 @@ void Trainer::load(const ArchiveReader& archive) {
   if (same_precision)
     precision_->load(archive);
   else
-    spdlog::warn(
-        "the checkpoint was saved with another precision: {}",
-        archive.has_under("precision.") ? "its loss scale is dropped" : "the loss scale starts from its initial value");
+    spdlog::warn("the checkpoint was saved with another precision: {}",
+                 archive.has_under("precision.") ? "its scales are dropped" : "scales start from their initial values");
   average_->load(archive);
   outcome_.steps = archive.integer("step");
   if (same_generator) {

@@ -8,8 +8,8 @@ namespace trainopt {
 
 /// data.warmup_largest: forward and backward of the largest batch that may come, before the first step, so that the
 /// allocator holds what any later batch needs. Twice: from the second step on, forward may run beside gradients. They
-/// are dropped, and the random numbers returned, so the training is the same without it. If memory runs out, in smaller
-/// pieces from then on, as in a step.
+/// are dropped, and random numbers and the precision's state returned, so the training is the same without it. If
+/// memory runs out, in smaller pieces from then on, as in a step.
 void Trainer::run_largest_batch() {
   at("running the largest batch");
   const Batch batch = largest_batch(plan_.data, plan_.device);
@@ -23,6 +23,8 @@ void Trainer::run_largest_batch() {
       continue;
     }
     guard_->rollback();
+    const auto flag = at::TensorOptions(plan_.device).dtype(at::kFloat);
+    precision_->update(/*overflow=*/at::zeros({}, flag), /*rolled_back=*/at::ones({}, flag));
     Gradients& gradients = parameters_->finish_gradients();
     if (++passes == 2) gradients.clear();
   }

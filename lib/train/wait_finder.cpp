@@ -17,6 +17,7 @@ namespace trainopt {
 namespace {
 
 constexpr std::string_view kLibtorch = "aten::", kCopy = "aten::copy_", kRepeat = "aten::repeat_interleave",
+                           kScaledProduct = "aten::_scaled_mm",
                            kReported = "libtorch reports that the host waited for the GPU",
                            kNoOperation = "a call outside any operation";
 
@@ -57,7 +58,7 @@ class WaitFinder::Listener : public OperationListener {
     }
     auto& open = open_[function.threadId()];
     OpenOperation operation{.name = function.name()};
-    if (!waits(open)) operation.why = why_it_waits(operation.name, function.inputs(), on_cpu_);
+    if (!waits(open) && !reads_scales(open)) operation.why = why_it_waits(operation.name, function.inputs(), on_cpu_);
     open.push_back(std::move(operation));
     return reports_ ? std::make_unique<ReportedHere>(*reports_) : nullptr;
   }
@@ -109,6 +110,12 @@ class WaitFinder::Listener : public OperationListener {
 
   static bool waits(const std::vector<OpenOperation>& open) {
     return std::any_of(open.begin(), open.end(), [](const OpenOperation& each) { return !each.why.empty(); });
+  }
+
+  /// libtorch's product of scaled matrices reads their scales on the host on a CPU, and on the device on a GPU.
+  bool reads_scales(const std::vector<OpenOperation>& open) const {
+    return on_cpu_ &&
+           std::any_of(open.begin(), open.end(), [](const OpenOperation& each) { return each.name == kScaledProduct; });
   }
 
   void add(std::string operation, std::string why, std::optional<double> ms) {

@@ -3,6 +3,7 @@
 #include "device/tensor.h"
 #include "gradcheck/gradcheck.h"
 #include "optimizations/amp/float32_convolutions.h"
+#include "optimizations/fp8/linear.h"
 #include "optimizations/fused_kernels/block_operations.h"
 #include "support/catch.h"
 #include "support/trained_ranks.h"
@@ -173,6 +174,36 @@ TEST_CASE("no switch of the catalogue raises an alarm, and none that has a backw
     }
   }
   CHECK(with_own == std::set<std::string>{"amp", "fused_kernels", "winograd"});
+}
+
+TEST_CASE("linear layers with 8-bit operands pass, alone and before a fused GELU, and a wrong transpose does not") {
+  Recipe recipe = checked_recipe(StemKind::cifar);
+  recipe.model = {.name = ModelKind::vit, .patch = 4, .layers = 1, .heads = 2, .width = 32};
+  for (const auto scaling : {fp8::Scaling::tensorwise, fp8::Scaling::rowwise})
+    for (const bool all : {false, true}) {
+      recipe.optimizations.fp8 = {true, {.recipe = scaling}};
+      recipe.optimizations.fused_kernels = recipe.optimizations.amp.on = all;
+      int64_t linears = 0;
+      for (const auto& row : checked(recipe)) {
+        INFO(json_text(row));
+        CHECK(row.at("passed") == true);
+        if (row.at("operation") == "linear") linears += row.at("calls").get<int64_t>();
+      }
+      CHECK(linears == 4);  // the head has ten classes
+    }
+  recipe.debug.gradcheck = false;
+  Plan plan = make_plan(recipe, Machine{.cpu = "test", .cores = 2});
+  plan.linear.wrap("test", "", [](const BuildContext&, std::unique_ptr<LinearOperations>) {
+    return fp8::make_linear(
+        fp8::Scaling::tensorwise,
+        [](const fp8::ScaledMatrix& a, const fp8::ScaledMatrix& b, at::ScalarType out, fp8::Sums sums) {
+          return fp8::product(a, {b.values.to(at::kFloat).flip(1).to(b.values.scalar_type()), b.scale}, out, sums);
+        },
+        [](const at::Tensor&, fp8::Operand, const at::Tensor& current, bool) { return current; });
+  });
+  gradcheck::add_gradcheck(plan);
+  Rows rows;
+  CHECK_THROWS_WITH(Trainer(plan, {}, rows, never_stopped()), ContainsSubstring("linear"));
 }
 
 TEST_CASE("every kernel of our own passes in every type") {

@@ -75,6 +75,7 @@ TEST_CASE("a pass over the largest batch comes first and leaves no trace in the 
   Recipe recipe = text_recipe();
   recipe.model.dropout = 0.1;
   recipe.optimizations.fused_optimizer = GENERATE(false, true);
+  recipe.optimizations.fp8 = {GENERATE(false, true), {.amax_history = 3}};
   const Result plain = train(recipe);
   recipe.data.warmup_largest = true;
   const Result warmed_up = train(recipe);

@@ -103,7 +103,8 @@ TEST_CASE("an option name of another tool is answered with the matching optimiza
   hint("amp_fp16: true", "did you mean 'optimizations.amp: {dtype: float16}'?");
   hint("dtype: bfloat16", "did you mean 'optimizations.amp.dtype' or 'optimizations.amp: {dtype: bfloat16}'?");
   hint("torch_compile: true", "did you mean 'optimizations.fused_kernels'?");
-  hint("fp8: true", "this build has no fp8; optimizations.amp has bfloat16 and float16");
+  hint("fp8: true", "did you mean 'optimizations.fp8'?");
+  hint("amp_fp8: true", "did you mean 'optimizations.fp8'?");
 }
 
 TEST_CASE("the catalogue's keys and values turn each switch on") {
@@ -133,6 +134,7 @@ TEST_CASE("unused switches are those that are off and would have an effect here"
   const auto one_on = unused("model: {name: resnet18}\noptimizations: {channels_last: true}\n");
   CHECK_FALSE(one_on.contains("optimizations.channels_last=true"));
   CHECK(one_on.contains("optimizations.fused_optimizer=true"));
+  CHECK_FALSE(unused("model: {name: vit_s_16}\n").contains("optimizations.fp8=true"));  // trains something else
 }
 
 TEST_CASE("the defaults are valid and survive being written and loaded") {
