@@ -15,7 +15,7 @@ ShardedModel sharded_model(const Plan& plan, const ParallelConfig& config, int64
     int64_t operator()(const SgdConfig& c) const { return c.momentum != 0; }
     int64_t operator()(const AdamConfig&) const { return 2; }
   } states;
-  return {.parameters = plan.model.parameters,
+  return {.parameters = plan.stages.parameters,
           .states = std::visit(states, plan.optimizer_config),
           .ranks = ranks,
           .micro_batches = plan.data.accumulation,
