@@ -25,6 +25,7 @@ std::string reason_of(Metric metric, const Plan& plan) {
     case Metric::reduce_scatter_mib:
     case Metric::all_gather_mib:
     case Metric::broadcast_mib:
+    case Metric::send_mib:
       return "a single rank exchanges nothing";
     default:
       return "telemetry took no sample during any recorded step";

@@ -5,6 +5,8 @@
 #include "device/tensor.h"
 #include "device/trace_range.h"
 
+#include <fmt/ranges.h>
+
 #include <functional>
 
 namespace trainopt {
@@ -73,8 +75,13 @@ class C10dCommunicator::DirectMessages : public Exchange {
 };
 
 C10dCommunicator::C10dCommunicator(const RankPosition& position, c10::intrusive_ptr<c10d::ProcessGroup> data,
-                                   c10::intrusive_ptr<c10d::Backend> host)
-    : position_(position), data_(std::move(data)), host_(std::move(host)) {}
+                                   c10::intrusive_ptr<c10d::Backend> host, ConnectAmong connect)
+    : position_(position),
+      data_(std::move(data)),
+      host_(std::move(host)),
+      connect_(std::move(connect)),
+      sent_(static_cast<size_t>(position.ranks)),
+      received_(static_cast<size_t>(position.ranks)) {}
 
 C10dCommunicator::~C10dCommunicator() = default;
 
@@ -172,6 +179,29 @@ std::unique_ptr<Exchange> C10dCommunicator::broadcast(at::Tensor data, int64_t r
   options.rootRank = root;
   return begin(Collective::broadcast, data,
                or_lost_rank([&] { return data_->getDefaultBackend()->broadcast(tensors, options); }));
+}
+
+/// The tags of such messages follow those of messages_between().
+std::unique_ptr<Exchange> C10dCommunicator::send(at::Tensor data, int64_t to) {
+  const TraceRange range("comm::send");
+  std::vector<at::Tensor> tensors{data};
+  const int tag = static_cast<int>(kTags + sent_.at(static_cast<size_t>(to))++ % kTags);
+  return begin(Collective::send, data,
+               or_lost_rank([&] { return data_->getDefaultBackend()->send(tensors, static_cast<int>(to), tag); }));
+}
+
+std::unique_ptr<Exchange> C10dCommunicator::receive(at::Tensor data, int64_t from) {
+  const TraceRange range("comm::receive");
+  std::vector<at::Tensor> tensors{data};
+  const int tag = static_cast<int>(kTags + received_.at(static_cast<size_t>(from))++ % kTags);
+  auto work = or_lost_rank([&] { return data_->getDefaultBackend()->recv(tensors, static_cast<int>(from), tag); });
+  return std::make_unique<PendingExchange>(std::move(work), data.device(), traffic_);
+}
+
+std::unique_ptr<Communicator> C10dCommunicator::among(const std::vector<int64_t>& ranks) {
+  const std::string name = fmt::format("{}/{}", groups_++, fmt::join(ranks, ","));
+  if (ranks.size() == 1) return make_single_communicator();
+  return connect_(name, position_among(ranks, position_.rank));
 }
 
 std::vector<double> C10dCommunicator::gather(std::span<const double> mine) {

@@ -15,11 +15,15 @@ class ProcessGroupCommunicator : public Communicator {
   virtual const c10::intrusive_ptr<c10d::ProcessGroup>& process_group() const = 0;
 };
 
+/// Connects some ranks of a communicator, under a name that is theirs alone.
+using ConnectAmong =
+    std::function<std::unique_ptr<Communicator>(const std::string& name, const RankPosition& position)>;
+
 class C10dCommunicator : public ProcessGroupCommunicator {
  public:
   /// `data` carries tensors, `host` (Gloo) the values of gather(). Both must contain the same ranks in the same order.
   C10dCommunicator(const RankPosition& position, c10::intrusive_ptr<c10d::ProcessGroup> data,
-                   c10::intrusive_ptr<c10d::Backend> host);
+                   c10::intrusive_ptr<c10d::Backend> host, ConnectAmong connect);
   ~C10dCommunicator() override;
 
   const RankPosition& position() const override { return position_; }
@@ -27,6 +31,9 @@ class C10dCommunicator : public ProcessGroupCommunicator {
   std::unique_ptr<Exchange> reduce_scatter(at::Tensor mine, at::Tensor all) override;
   std::unique_ptr<Exchange> all_gather(at::Tensor all, at::Tensor mine) override;
   std::unique_ptr<Exchange> broadcast(at::Tensor data, int64_t root) override;
+  std::unique_ptr<Exchange> send(at::Tensor data, int64_t to) override;
+  std::unique_ptr<Exchange> receive(at::Tensor data, int64_t from) override;
+  std::unique_ptr<Communicator> among(const std::vector<int64_t>& ranks) override;
   std::vector<double> gather(std::span<const double> mine) override;
   Traffic take_traffic() override { return std::exchange(traffic_, {}); }
 
@@ -44,7 +51,10 @@ class C10dCommunicator : public ProcessGroupCommunicator {
   c10::intrusive_ptr<c10d::ProcessGroup> data_;
   c10::intrusive_ptr<c10d::Backend> host_;
   Traffic traffic_;
-  int64_t exchanges_ = 0;  ///< pairwise exchanges so far; gives each its message tag
+  ConnectAmong connect_;
+  int64_t exchanges_ = 0;                 ///< pairwise exchanges so far; gives each its message tag
+  std::vector<int64_t> sent_, received_;  ///< by rank: messages so far
+  int64_t groups_ = 0;                    ///< calls of among() so far
 };
 
 }  // namespace trainopt

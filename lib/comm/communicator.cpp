@@ -24,6 +24,9 @@ class SingleCommunicator : public Communicator {
     TRAINOPT_CHECK(root == 0);
     return std::make_unique<Done>();
   }
+  std::unique_ptr<Exchange> send(at::Tensor, int64_t) override { throw BrokenInvariant("there is no other rank"); }
+  std::unique_ptr<Exchange> receive(at::Tensor, int64_t) override { throw BrokenInvariant("there is no other rank"); }
+  std::unique_ptr<Communicator> among(const std::vector<int64_t>&) override { return make_single_communicator(); }
   std::vector<double> gather(std::span<const double> mine) override { return {mine.begin(), mine.end()}; }
   Traffic take_traffic() override { return {}; }
 
@@ -48,6 +51,8 @@ double wire_bytes(Collective collective, int64_t bytes, int64_t ranks) {
       return share * all;
     case Collective::broadcast:
       return ranks > 1 ? all : 0;
+    case Collective::send:
+      return all;
   }
   TRAINOPT_CHECK(false);
   return 0;
@@ -73,6 +78,13 @@ std::vector<std::string> gather_texts(Communicator& communicator, std::string_vi
   for (size_t rank = 0; rank < lengths.size(); ++rank)
     texts.emplace_back(reinterpret_cast<const char*>(all.data() + rank * words), static_cast<size_t>(lengths[rank]));
   return texts;
+}
+
+RankPosition position_among(const std::vector<int64_t>& ranks, int64_t rank) {
+  const auto found = std::find(ranks.begin(), ranks.end(), rank);
+  TRAINOPT_CHECK(found != ranks.end());
+  const int64_t index = found - ranks.begin(), count = static_cast<int64_t>(ranks.size());
+  return {.rank = index, .ranks = count, .local_rank = index, .local_ranks = count};
 }
 
 std::unique_ptr<Communicator> make_single_communicator() { return std::make_unique<SingleCommunicator>(); }

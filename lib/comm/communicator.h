@@ -16,14 +16,15 @@
 
 namespace trainopt {
 
-enum class Collective : size_t { all_reduce, reduce_scatter, all_gather, broadcast };
-inline constexpr size_t kCollectiveCount = 4;
+/// `send`: from one rank to another, counted where it is sent.
+enum class Collective : size_t { all_reduce, reduce_scatter, all_gather, broadcast, send };
+inline constexpr size_t kCollectiveCount = 5;
 inline constexpr std::array<std::string_view, kCollectiveCount> kCollectiveNames{"all_reduce", "reduce_scatter",
-                                                                                 "all_gather", "broadcast"};
+                                                                                 "all_gather", "broadcast", "send"};
 
 /// Lower bound on the bytes that each of n = `ranks` ranks sends for a collective over `bytes`: all-reduce 2(n−1)/n,
-/// reduce-scatter and all-gather (n−1)/n of the full tensor, broadcast 1 (Patarasuk and Yuan 2009; the bus-bandwidth
-/// factors of nccl-tests).
+/// reduce-scatter and all-gather (n−1)/n of the full tensor, broadcast and send 1 (Patarasuk and Yuan 2009; the
+/// bus-bandwidth factors of nccl-tests).
 double wire_bytes(Collective collective, int64_t bytes, int64_t ranks);
 
 /// Traffic since the last take_traffic().
@@ -66,6 +67,16 @@ class Communicator {
   virtual std::unique_ptr<Exchange> all_gather(at::Tensor all, at::Tensor mine) = 0;
   virtual std::unique_ptr<Exchange> broadcast(at::Tensor data, int64_t root) = 0;
 
+  // Only the two ranks call these. What one rank sends another arrives in the order of the calls. On a GPU a message
+  // may wait until the other rank receives it, and holds up this communicator's later messages to and from that rank.
+  virtual std::unique_ptr<Exchange> send(at::Tensor data, int64_t to) = 0;
+  virtual std::unique_ptr<Exchange> receive(at::Tensor data, int64_t from) = 0;
+
+  /// A communicator of some of these ranks, in the given order; this rank must be among them. Every rank of this
+  /// communicator must make the call at the same place of its calls, each with its own list; ranks on one list pass the
+  /// same. It counts its own traffic, and must not outlive this one.
+  virtual std::unique_ptr<Communicator> among(const std::vector<int64_t>& ranks) = 0;
+
   /// Gathers a few host values from every rank: [rank × n]. Waits for the other ranks, not for the device. Counts no
   /// traffic; on CPUs it counts as waiting.
   virtual std::vector<double> gather(std::span<const double> mine) = 0;
@@ -77,5 +88,8 @@ class Communicator {
 std::vector<std::string> gather_texts(Communicator& communicator, std::string_view mine);
 
 std::unique_ptr<Communicator> make_single_communicator();
+
+/// The position of `rank` in a communicator of these ranks (among()), which are taken to be on one machine.
+RankPosition position_among(const std::vector<int64_t>& ranks, int64_t rank);
 
 }  // namespace trainopt

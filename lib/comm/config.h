@@ -51,6 +51,32 @@ void describe(V& v, WrapConfig& c) {
           in_range(1, 1e12));
 }
 
+enum class PipelineSchedule { gpipe, one_forward_one_backward };
+template <>
+struct Choices<PipelineSchedule> {
+  static constexpr std::array all = {Choice<PipelineSchedule>{"gpipe", PipelineSchedule::gpipe},
+                                     Choice<PipelineSchedule>{"1f1b", PipelineSchedule::one_forward_one_backward}};
+};
+
+struct PipelineConfig {
+  int64_t stages = 1, micro_batches = 1;
+  PipelineSchedule schedule = PipelineSchedule::one_forward_one_backward;
+  bool operator==(const PipelineConfig&) const = default;
+};
+template <class V>
+void describe(V& v, PipelineConfig& c) {
+  v.field("stages", c.stages, "Parts of the model, each on its own rank; 1: no pipeline.", in_range(1, 1024),
+          alias("pipeline_parallel_size", "pipeline_model_parallel_size", "pipeline_parallel_degree"));
+  v.field("micro_batches", c.micro_batches,
+          "Pieces of a batch that follow each other through the stages; 1: one stage works at a time.",
+          in_range(1, 65536), alias("num_microbatches", "num_micro_batches", "pipeline_parallel_microbatches"));
+  v.field(
+      "schedule", c.schedule,
+      "gpipe: all forwards, then all backwards. 1f1b: backward as early as possible, so that activations of at most "
+      "as many pieces as stages are kept.",
+      any(), alias("pipeline_parallel_schedule"));
+}
+
 struct AsyncUpdatesConfig {
   int64_t staleness = 0;
   bool operator==(const AsyncUpdatesConfig&) const = default;
@@ -96,6 +122,7 @@ struct ParallelConfig {
   bool overlap_comm = true;
   std::optional<WireType> gradient_dtype;
   bool sync_batch_norm = false;
+  PipelineConfig pipeline;
   AsyncUpdatesConfig async_updates;
   int64_t check_replicas_every = 0;
   Duration timeout{600};
@@ -115,6 +142,8 @@ void describe(V& v, ParallelConfig& c) {
           "Type to which gradients are converted for the exchange; null: unchanged.");
   v.field("sync_batch_norm", c.sync_batch_norm, "Compute batch-norm statistics over all ranks.", any(),
           alias("sync_batchnorm"));
+  v.section("pipeline", c.pipeline,
+            "The model in stages, through which micro-batches pass; replicas of it share the data.");
   v.section("async_updates", c.async_updates, "Updates with gradients of an earlier step.");
   v.field("check_replicas_every", c.check_replicas_every,
           "Steps between comparisons of the weights over the ranks, which find silent data corruption; 0: none.",

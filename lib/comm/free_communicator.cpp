@@ -57,6 +57,15 @@ class FreeCommunicator : public ProcessGroupCommunicator {
     if (parts[position_.rank].data_ptr() != mine.data_ptr()) copy(parts, mine.view({1, -1}).expand_as(parts));
     return std::make_unique<NoExchange>();
   }
+  std::unique_ptr<Exchange> send(at::Tensor, int64_t) override { return std::make_unique<NoExchange>(); }
+  /// No other rank is there: what it would send is zeros.
+  std::unique_ptr<Exchange> receive(at::Tensor data, int64_t) override {
+    data.zero_();
+    return std::make_unique<NoExchange>();
+  }
+  std::unique_ptr<Communicator> among(const std::vector<int64_t>& ranks) override {
+    return make_free_communicator(position_among(ranks, position_.rank));
+  }
   std::vector<double> gather(std::span<const double> mine) override {
     std::vector<double> all;
     for (int64_t rank = 0; rank < position_.ranks; ++rank) all.insert(all.end(), mine.begin(), mine.end());

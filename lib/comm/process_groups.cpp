@@ -19,7 +19,12 @@ std::unique_ptr<Communicator> connect_process_groups(const c10::intrusive_ptr<c1
   data->setBackend(device.type(), type,
                    device.is_cpu() ? gloo("data") : make_nccl(part("data"), rank, ranks, options.timeout_s));
   data->setDefaultBackend(type);
-  return std::make_unique<C10dCommunicator>(options.position, std::move(data), gloo("host"));
+  const ConnectAmong among = [store, options, device](const std::string& name, const RankPosition& position) {
+    ProcessGroupOptions of_group = options;
+    of_group.position = position;
+    return connect_process_groups(c10::make_intrusive<c10d::PrefixStore>("among/" + name, store), of_group, device);
+  };
+  return std::make_unique<C10dCommunicator>(options.position, std::move(data), gloo("host"), among);
 }
 
 }  // namespace trainopt

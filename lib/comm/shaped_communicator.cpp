@@ -26,6 +26,11 @@ class ShapedCommunicator : public Communicator {
   std::unique_ptr<Exchange> reduce_scatter(at::Tensor, at::Tensor all) override {
     return std::make_unique<HeldMemory>(device_.is_cpu() ? at::empty_like(all) : at::Tensor());
   }
+  std::unique_ptr<Exchange> send(at::Tensor data, int64_t) override { return std::make_unique<HeldMemory>(data); }
+  std::unique_ptr<Exchange> receive(at::Tensor, int64_t) override { return std::make_unique<HeldMemory>(); }
+  std::unique_ptr<Communicator> among(const std::vector<int64_t>& ranks) override {
+    return make_shaped_communicator(position_among(ranks, position_.rank), device_);
+  }
   std::vector<double> gather(std::span<const double> mine) override {
     std::vector<double> all;
     for (int64_t rank = 0; rank < position_.ranks; ++rank) all.insert(all.end(), mine.begin(), mine.end());

@@ -7,6 +7,7 @@
 #include "model/weight_copy.h"
 
 #include <functional>
+#include <limits>
 #include <optional>
 
 namespace trainopt {
@@ -24,6 +25,15 @@ struct StateEntry {
   WeightCopy copy = nullptr;         ///< the 16-bit copy its layer would use; null if the layer uses none
   bool transposed_in_files = false;
   ParameterKind kind = ParameterKind::other;
+  InitialValues values = {};  ///< of a parameter
+  bool held = true;           ///< false: a unit that is not in this process computes with it; the tensor has no values
+};
+
+/// Some consecutive units of a network, by index.
+struct UnitRange {
+  size_t first = 0, end = std::numeric_limits<size_t>::max();
+  bool contains(size_t unit) const { return first <= unit && unit < end; }
+  bool operator==(const UnitRange&) const = default;
 };
 
 /// The model's name of a tensor in a file of weights; null for a tensor that the model ignores.
@@ -31,7 +41,8 @@ using NameOfFile = std::function<std::optional<std::string>(const std::string& n
 
 class Builder {
  public:
-  Builder(at::Device device, uint64_t seed);
+  /// `held`: the units whose parameters and buffers this process has; those of other units have shapes only.
+  Builder(at::Device device, uint64_t seed, const UnitRange& held = {});
 
   /// A float32 tensor that requires gradients; without values on the meta device. Names are unique.
   at::Tensor parameter(const std::string& name, at::IntArrayRef shape, const InitialValues& values,
@@ -61,9 +72,12 @@ class Builder {
  private:
   friend class Model;
   StateEntry& entry_of(const std::string& name);
+  at::Tensor new_parameter(const std::string& name, at::IntArrayRef shape, const InitialValues& values,
+                           at::Device device) const;
 
   at::Device device_;
   uint64_t seed_;
+  UnitRange held_;
   std::vector<StateEntry> entries_;
   std::vector<std::unique_ptr<Unit>> units_;
   NameOfFile name_of_file_ = [](const std::string& name) { return std::optional(name); };

@@ -106,7 +106,7 @@ void Model::load_weights(const std::filesystem::path& path, bool keeps_head) {
   if (!differences.texts.empty()) refuse(path, std::move(differences));
   const at::NoGradGuard no_grad;
   for (auto& entry : entries_)
-    if (const auto found = file.find(entry.name); found != file.end()) entry.tensor.copy_(found->second);
+    if (const auto found = file.find(entry.name); entry.held && found != file.end()) entry.tensor.copy_(found->second);
 }
 
 }  // namespace trainopt

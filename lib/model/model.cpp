@@ -22,24 +22,26 @@ Model::Model(Builder&& builder, const SampleShape& input)
     : device_(builder.device_),
       entries_(std::move(builder.entries_)),
       units_(std::move(builder.units_)),
+      held_(builder.held_),
       name_of_file_(std::move(builder.name_of_file_)),
       operations_(std::move(builder.operations_)),
-      output_shape_(input) {
+      shapes_{input} {
   std::set<std::string> names;
   for (const auto& entry : entries_) TRAINOPT_CHECK(names.insert(entry.name).second);
-  for (const auto& unit : units_) output_shape_ = unit->trace(output_shape_, unit_flops_.emplace_back(0));
+  for (const auto& unit : units_) shapes_.push_back(unit->trace(shapes_.back(), unit_flops_.emplace_back(0)));
 }
 
 at::Tensor Model::forward(const at::Tensor& input, const ForwardContext& context) {
   at::Tensor x = input;
-  for (const auto& unit : units_) x = unit->forward(x, context);
+  for (size_t unit = held_.first; unit < std::min(held_.end, units_.size()); ++unit)
+    x = units_[unit]->forward(x, context);
   return x;
 }
 
 NamedTensors Model::select(const std::function<bool(const StateEntry&)>& wanted) const {
   NamedTensors tensors;
   for (const auto& entry : entries_)
-    if (wanted(entry)) tensors.emplace_back(entry.name, entry.tensor);
+    if (entry.held && wanted(entry)) tensors.emplace_back(entry.name, entry.tensor);
   return tensors;
 }
 
@@ -55,13 +57,13 @@ NamedTensors Model::state() const {
 std::vector<ParameterKind> Model::parameter_kinds() const {
   std::vector<ParameterKind> kinds;
   for (const auto& entry : entries_)
-    if (entry.trainable) kinds.push_back(entry.kind);
+    if (entry.held && entry.trainable) kinds.push_back(entry.kind);
   return kinds;
 }
 std::vector<WeightCopy> Model::weight_copies() const {
   std::vector<WeightCopy> copies;
   for (const auto& entry : entries_)
-    if (entry.trainable) copies.push_back(entry.copy);
+    if (entry.held && entry.trainable) copies.push_back(entry.copy);
   return copies;
 }
 NamedTensors Model::unit_state(size_t unit) const {
@@ -99,7 +101,7 @@ void Model::to_memory_format(at::MemoryFormat format) {
   const at::NoGradGuard no_grad;
   for (auto& entry : entries_)
     // Not contiguous(): a 1×1 filter counts as both formats, so its strides would stay and differ from its gradient's.
-    if (is_filter(entry))
+    if (entry.held && is_filter(entry))
       entry.tensor.set_data(at::empty_like(entry.tensor, entry.tensor.options(), format).copy_(entry.tensor));
 }
 
@@ -138,8 +140,9 @@ LayerCounts Model::layer_counts() const {
   return counts;
 }
 
-Model make_model(const ModelConfig& config, const InputShape& input, at::Device device, uint64_t seed) {
-  Builder builder(device, seed);
+Model make_model(const ModelConfig& config, const InputShape& input, at::Device device, uint64_t seed,
+                 const UnitRange& held) {
+  Builder builder(device, seed, held);
   SampleShape sample{input.channels, input.height, input.width};
   if (config.name == ModelKind::mlp)
     build_mlp(builder, config, c10::multiply_integers(sample));

@@ -1,4 +1,6 @@
-// A network: an ordered list of named units, and all parameters and buffers under the names of its usual files.
+// A network: an ordered list of named units, and all parameters and buffers under the names of its usual files. A
+// process may hold some of the units only (pipeline parallelism): then it has the tensors of those, runs those, and
+// knows the shapes of the rest.
 #pragma once
 
 #include "model/builder.h"
@@ -35,13 +37,15 @@ class Model {
   /// Takes over what the builder collected. Flops and output shape are computed for a sample of shape `input`.
   Model(Builder&& builder, const SampleShape& input);
 
-  /// `input`: batch × sample. Runs the units in order.
+  /// `input`: batch × sample. Runs the held units in order.
   at::Tensor forward(const at::Tensor& input, const ForwardContext& context);
 
-  // In torchvision's order. The tensors are the model's own, not copies.
+  // In torchvision's order, of the held units. The tensors are the model's own, not copies.
   NamedTensors parameters() const;
   NamedTensors buffers() const;
   NamedTensors state() const;  ///< both, as a checkpoint holds them
+  /// Parameters and buffers of all units. What other processes hold is on the meta device.
+  const std::vector<StateEntry>& entries() const { return entries_; }
 
   std::vector<ParameterKind> parameter_kinds() const;  ///< one for each of parameters()
 
@@ -49,6 +53,7 @@ class Model {
   std::vector<WeightCopy> weight_copies() const;
 
   const std::vector<std::unique_ptr<Unit>>& units() const { return units_; }
+  const UnitRange& held_units() const { return held_; }
   /// Parameters and buffers of one unit; wrapping does not change them.
   NamedTensors unit_state(size_t unit) const;
   /// The parameters that this unit computes with: its own, and those of other units (tied weights).
@@ -78,11 +83,13 @@ class Model {
   at::Device device() const { return device_; }
   int64_t parameter_count() const;  ///< elements, not tensors
   LayerCounts layer_counts() const;
-  /// Forward pass; convolutions, linear layers and attention; 2 × multiply-adds.
+  /// Of all units. Forward pass; convolutions, linear layers and attention; 2 × multiply-adds.
   double flops_per_sample() const { return std::accumulate(unit_flops_.begin(), unit_flops_.end(), 0.0); }
   /// The same of each unit.
   const std::vector<double>& unit_flops() const { return unit_flops_; }
-  const SampleShape& output_shape() const { return output_shape_; }
+  /// Shapes of one sample: the first unit's input, and each unit's output.
+  const std::vector<SampleShape>& shapes() const { return shapes_; }
+  const SampleShape& output_shape() const { return shapes_.back(); }
 
  private:
   NamedTensors select(const std::function<bool(const StateEntry&)>& wanted) const;
@@ -90,14 +97,16 @@ class Model {
   at::Device device_;
   std::vector<StateEntry> entries_;
   std::vector<std::unique_ptr<Unit>> units_;
+  UnitRange held_;
   NameOfFile name_of_file_;
   std::shared_ptr<Operations> operations_;  ///< shared with the units
   std::vector<double> unit_flops_;
-  SampleShape output_shape_;
+  std::vector<SampleShape> shapes_;
 };
 
 /// Builds the network on `device`; on meta it has shapes but no values. Initial values are drawn from `seed`, or loaded
-/// from `config.weights`.
-Model make_model(const ModelConfig& config, const InputShape& input, at::Device device, uint64_t seed);
+/// from `config.weights`. `held`: the units that this process holds.
+Model make_model(const ModelConfig& config, const InputShape& input, at::Device device, uint64_t seed,
+                 const UnitRange& held = {});
 
 }  // namespace trainopt

@@ -6,7 +6,8 @@
 namespace trainopt {
 
 struct TaskOutput {
-  at::Tensor loss;     ///< 0-dim float32: the mean over the batch's samples, or over the tokens to predict
+  at::Tensor loss;  ///< 0-dim float32: the mean over the batch's samples, or over the tokens to predict; undefined in
+                    ///< evaluation if another process computes it
   at::Tensor outputs;  ///< of the model; undefined if the task does not compute them
 };
 
@@ -19,6 +20,8 @@ class Task {
   /// The same for evaluation, without regularisation of the loss (label smoothing).
   virtual TaskOutput evaluation_loss(Model& model, const at::Tensor& input, const at::Tensor& target,
                                      const ForwardContext& context) const = 0;
+  /// Whether correct() counts.
+  virtual bool counts_correct() const = 0;
   /// Number of samples correct in top-1 and in top-5: int64 [2], on the device of `outputs`; undefined if the task does
   /// not count them.
   virtual at::Tensor correct(const at::Tensor& outputs, const at::Tensor& target) const = 0;
@@ -32,6 +35,7 @@ class ClassificationTask : public Task {
                   const ForwardContext& context) const override;
   TaskOutput evaluation_loss(Model& model, const at::Tensor& input, const at::Tensor& target,
                              const ForwardContext& context) const override;
+  bool counts_correct() const override { return true; }
   at::Tensor correct(const at::Tensor& outputs, const at::Tensor& target) const override;
 
  private:
@@ -46,6 +50,7 @@ class LanguageModelTask : public Task {
                   const ForwardContext& context) const override;
   TaskOutput evaluation_loss(Model& model, const at::Tensor& input, const at::Tensor& target,
                              const ForwardContext& context) const override;
+  bool counts_correct() const override { return false; }
   at::Tensor correct(const at::Tensor&, const at::Tensor&) const override { return {}; }
 };
 

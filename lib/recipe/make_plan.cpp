@@ -15,6 +15,7 @@
 #include "optimizations/loading/loading.h"
 #include "optimizations/precision/precision.h"
 #include "optimizations/set_to_none/set_to_none.h"
+#include "optimizations/pipeline_stages/pipeline_stages.h"
 #include "optimizations/sharding/sharding.h"
 #include "optimizations/tf32/tf32.h"
 #include "optimizations/winograd/winograd.h"
@@ -81,14 +82,16 @@ auto call_with(const Number& number, Call call, First&... first) {
 
 /// The list of all optimizations, in the order in which they are applied. Each line names an Info, the recipe's option
 /// and apply(), and check() if the optimization may contradict other parts of a recipe. `pass` is one of the three
-/// readers below.
+/// readers below. `replicas`: ranks that share the data.
 template <class Pass>
-void for_each_optimization(const Recipe& recipe, int64_t ranks, Pass pass) {
+void for_each_optimization(const Recipe& recipe, int64_t replicas, Pass pass) {
   const auto& o = recipe.optimizations;
   const auto& data = recipe.data;
   const auto& parallel = recipe.parallel;
   const DataConfig standard;
-  const bool several = ranks > 1 || !(to_json(parallel) == to_json(ParallelConfig()));
+  ParallelConfig sharing = parallel;
+  sharing.pipeline = {};
+  const bool several = replicas > 1 || !(to_json(sharing) == to_json(ParallelConfig()));
   const Word cache{data.cache == CacheKind::device, word_of(data.cache), "device"};
   const Word strategy{several, word_of(parallel.sharding_strategy), "zero1"};
   // Every model with attention has one of its implementations; math is the plain one, and the only one with dropout.
@@ -125,6 +128,8 @@ void for_each_optimization(const Recipe& recipe, int64_t ranks, Pass pass) {
   pass(device_preprocess::kInfo,    o.device_preprocess, device_preprocess::apply);
   pass(fused_optimizer::kInfo,      o.fused_optimizer, fused_optimizer::apply, fused_optimizer::check);
   // Several ranks
+  pass(pipeline_stages::kInfo,             Number{parallel.pipeline.stages, 1},
+       [&](Plan& plan, int64_t) { return pipeline_stages::apply(plan, parallel.pipeline); });
   pass(sharding::kInfo,             strategy, [&](Plan& plan) { return sharding::apply(plan, parallel); });
   pass(cuda_graph::kInfo,           o.cuda_graph, cuda_graph::apply, cuda_graph::check);  // last: it records the rest
   // clang-format on
@@ -153,16 +158,18 @@ void refuse_without_effect(const Plan& plan) {
 }  // namespace
 
 Plan make_plan(const Recipe& recipe, const Machine& machine, const RankPosition& position, const Without& without) {
-  Plan plan = plain_plan(recipe, machine, position);
-  for_each_optimization(recipe, position.ranks, [&](const Info& info, const auto& option, auto apply, auto...) {
-    if (!is_on(option)) return;
-    if (without.contains(info.name))
-      plan.notes.push_back(fmt::format("{} is excluded on request", info.name));
-    else {
-      Outcome outcome = call_with(option, apply, plan);
-      plan.switches.push_back({info.name, requested(option), std::move(outcome)});
-    }
-  });
+  const int64_t stages = without.contains(pipeline_stages::kInfo.name) ? 1 : recipe.parallel.pipeline.stages;
+  Plan plan = plain_plan(recipe, machine, position, stages);
+  for_each_optimization(recipe, plan.stages.replica.ranks,
+                        [&](const Info& info, const auto& option, auto apply, auto...) {
+                          if (!is_on(option)) return;
+                          if (without.contains(info.name))
+                            plan.notes.push_back(fmt::format("{} is excluded on request", info.name));
+                          else {
+                            Outcome outcome = call_with(option, apply, plan);
+                            plan.switches.push_back({info.name, requested(option), std::move(outcome)});
+                          }
+                        });
   if (recipe.strict) refuse_without_effect(plan);
   if (const auto reason = why_no_nccl(plan))
     plan.notes.push_back(fmt::format("parallel.nccl has no effect here: {}", *reason));
@@ -183,7 +190,7 @@ std::vector<RecipeProblem> check_optimizations(const Recipe& recipe) {
 
 std::vector<UnusedSwitch> unused_switches(const Recipe& recipe, const Plan& plan) {
   std::vector<UnusedSwitch> unused;
-  for_each_optimization(recipe, plan.position.ranks,
+  for_each_optimization(recipe, plan.stages.replica.ranks,
                         [&](const Info& info, const auto& option, auto apply, auto... check) {
                           const std::string key = key_of_switch(info.name);
                           const bool changes_training = info.exactness == Exactness::new_math;

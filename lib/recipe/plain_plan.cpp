@@ -55,6 +55,16 @@ ChosenDevice choose_device(const std::string& wanted, const Machine& machine, co
   return {at::Device(at::kCUDA, static_cast<at::DeviceIndex>(index)), "set in the recipe"};
 }
 
+/// Ranks are ordered by stage first (train/rank_groups.h).
+RankPosition replica_of(const RankPosition& position, int64_t stages) {
+  if (position.ranks == 1 || stages == 1) return position;
+  if (position.ranks % stages != 0)
+    throw UserError(
+        fmt::format("parallel.pipeline.stages must divide the number of ranks: {}, {}", stages, position.ranks));
+  const int64_t replicas = position.ranks / stages, rank = position.rank % replicas;
+  return {.rank = rank, .ranks = replicas, .local_rank = rank, .local_ranks = replicas};
+}
+
 int64_t accumulation_or_throw(const Recipe& recipe, int64_t ranks) {
   const auto found = accumulation(recipe, ranks);
   if (const auto* problem = std::get_if<RecipeProblem>(&found))
@@ -161,11 +171,12 @@ std::optional<EvaluationPlan> evaluation_plan(const Recipe& recipe, const DataPl
 
 }  // namespace
 
-Plan plain_plan(const Recipe& recipe, const Machine& machine, const RankPosition& position) {
+Plan plain_plan(const Recipe& recipe, const Machine& machine, const RankPosition& position, int64_t stages) {
   const auto [device, reason] = choose_device(recipe.device, machine, position);
   check_backend(recipe, device);
   Plan plan(machine.assumed ? machine : with_gpu_of(machine, device), device, recipe.optimizer);
   plan.position = position;
+  plan.stages.replica = replica_of(position, stages);
   plan.device_reason = reason;
   if (const std::string why_not = why_no_gpu(plan.machine); device.is_cuda() && !why_not.empty())
     throw UserError(fmt::format("device: {}: {}", device.str(), why_not));
@@ -176,9 +187,9 @@ Plan plain_plan(const Recipe& recipe, const Machine& machine, const RankPosition
   plan.seed = static_cast<uint64_t>(recipe.seed);
 
   static_cast<DataSpec&>(plan.data) = open_data(recipe.data, needs_of(recipe.model), plan.seed);
-  plan.data.ranks = position.ranks;
-  plan.data.rank = position.rank;
-  plan.data.accumulation = accumulation_or_throw(recipe, position.ranks);
+  plan.data.ranks = plan.stages.replica.ranks;
+  plan.data.rank = plan.stages.replica.rank;
+  plan.data.accumulation = accumulation_or_throw(recipe, plan.data.ranks);
   plan.loader.memory_limit = recipe.data.memory_limit.count;
   check_classes(plan.data, recipe.model.num_classes);
   note_cut_documents(plan.data, plan.notes);
@@ -186,6 +197,7 @@ Plan plain_plan(const Recipe& recipe, const Machine& machine, const RankPosition
   require_samples_for_all(plan.data.schedule());
   const Model shapes = without_values(recipe.model, plan.data.input_shape());
   plan.model = model_plan(recipe, plan.data.input_shape(), shapes);
+  plan.stages.parameters = plan.model.parameters;
   plan.without_decay = without_decay(recipe.optimizer, shapes);
   plan.evaluation = evaluation_plan(recipe, plan.data);
 

@@ -102,6 +102,8 @@ void check_training(const Recipe& recipe, const std::set<std::string>& changed, 
 /// at least one step.
 void check_steps(const Recipe& recipe, const std::set<std::string>& changed, int64_t ranks, Problems& problems) {
   const DataConfig& data = recipe.data;
+  const int64_t stages = recipe.parallel.pipeline.stages;
+  if (ranks > 1 && ranks % stages == 0) ranks /= stages;  // those that share the data
   const auto micros = accumulation(recipe, ranks);
   if (const auto* problem = std::get_if<RecipeProblem>(&micros)) return problems.push_back(*problem);
   if (reads_files(data.dataset)) return;
@@ -111,6 +113,29 @@ void check_steps(const Recipe& recipe, const std::set<std::string>& changed, int
                                     .accumulation = std::get<int64_t>(micros),
                                     .drop_last = data.drop_last});
   if (no_step) problems.push_back({changed.contains("data.size") ? "data.size" : "data.batch_size", *no_step});
+}
+
+void check_pipeline(const Recipe& recipe, Problems& problems) {
+  const ParallelConfig& parallel = recipe.parallel;
+  const auto [stages, micro_batches, schedule] = parallel.pipeline;
+  const int64_t batch = recipe.data.batch_size;
+  if (stages == 1) {
+    if (!(parallel.pipeline == PipelineConfig()))
+      problems.push_back({"parallel.pipeline", "needs parallel.pipeline.stages above 1"});
+    return;
+  }
+  if (batch % micro_batches != 0)
+    problems.push_back(
+        {"parallel.pipeline.micro_batches", fmt::format("must divide data.batch_size: {}, {}", micro_batches, batch)});
+  else if (is_resnet(recipe.model.name) && batch < 2 * micro_batches)
+    problems.push_back(
+        {"parallel.pipeline.micro_batches",
+         fmt::format("leaves less than the two samples that batch-norm needs: {} of {}", micro_batches, batch)});
+  if (parallel.sharding_strategy != ShardingStrategy::none)
+    problems.push_back({"parallel.sharding_strategy",
+                        "a pipeline already divides the model; its replicas need sharding_strategy none"});
+  if (parallel.async_updates.staleness > 0)
+    problems.push_back({"parallel.async_updates.staleness", "cannot be combined with parallel.pipeline; remove one"});
 }
 
 void check_parallel(const Recipe& recipe, const std::set<std::string>& changed, Problems& problems) {
@@ -145,6 +170,7 @@ void check_parallel(const Recipe& recipe, const std::set<std::string>& changed, 
   if (stale && recipe.data.warmup_largest)
     problems.push_back({"data.warmup_largest",
                         "async_updates would apply the gradients of this pass in the first step; remove one of them"});
+  check_pipeline(recipe, problems);
   for (const auto& [key, sentence] : nccl_problems(parallel.nccl))
     problems.push_back({"parallel.nccl." + key, sentence});
   if (parallel.backend == CommBackend::gloo || recipe.device == "cpu")

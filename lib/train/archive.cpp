@@ -67,8 +67,8 @@ bool ArchiveReader::has_under(const std::string& prefix) const {
 void ArchiveReader::require_like(const ArchiveWriter& expected, const std::vector<std::string>& ignored) const {
   constexpr size_t kMaxShown = 10;
   const auto compared = [&](const std::string& name) {
-    return std::none_of(ignored.begin(), ignored.end(),
-                        [&](const std::string& prefix) { return name.starts_with(prefix); });
+    return expected.keeps(name) && std::none_of(ignored.begin(), ignored.end(),
+                                                [&](const std::string& prefix) { return name.starts_with(prefix); });
   };
   std::vector<std::string> differences;
   std::map<std::string, const at::Tensor*> wanted;

@@ -10,6 +10,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <string>
 
@@ -36,7 +37,12 @@ class ArchiveWriter {
     if (position_.is_first()) own_tensor(name, value);
   }
   /// Adds a tensor that only this rank has.
-  void own_tensor(const std::string& name, const at::Tensor& value) { tensors_.emplace_back(name, value); }
+  void own_tensor(const std::string& name, const at::Tensor& value) {
+    if (keeps(name)) tensors_.emplace_back(name, value);
+  }
+  /// Tensors that another rank stores, by name, are left out from now on.
+  void keep_only(std::function<bool(const std::string& name)> keeps) { keeps_ = std::move(keeps); }
+  bool keeps(const std::string& name) const { return !keeps_ || keeps_(name); }
   void value(const std::string& name, Json value) { values_[name] = std::move(value); }
   /// Adds this rank's items to a list shared by all ranks. Items that several ranks add appear once.
   void list(const std::string& name, Json items) { lists_[name] = std::move(items); }
@@ -53,6 +59,7 @@ class ArchiveWriter {
  private:
   RankPosition position_;
   bool shapes_only_ = false;
+  std::function<bool(const std::string&)> keeps_;
   NamedTensors tensors_;
   Json values_ = Json::object(), lists_ = Json::object();
 };
@@ -74,7 +81,8 @@ class ArchiveReader {
   const std::filesystem::path& where() const { return where_; }
 
   /// Throws UserError(checkpoint) with the first ten differences in names, shapes and types unless it holds exactly the
-  /// tensors of `expected`. Tensors whose names start with one of `ignored` are ignored.
+  /// tensors of `expected`. Tensors whose names start with one of `ignored` are ignored, and those that `expected`
+  /// leaves out because another rank stores them.
   void require_like(const ArchiveWriter& expected, const std::vector<std::string>& ignored = {}) const;
 
  private:

@@ -13,6 +13,7 @@ namespace trainopt {
 class Communicator;
 class Model;
 class ParameterStore;
+class RankGroups;
 struct Plan;
 
 struct BuildContext {
@@ -24,6 +25,8 @@ struct BuildContext {
   ParameterStore* parameters = nullptr;  ///< null while the store itself is being built
   const int64_t* steps_done = nullptr;   ///< of the run, including before a resume; the running step's number minus 1
   std::optional<at::Generator> generator = std::nullopt;  ///< for the model's random numbers
+  Communicator* replicas = nullptr;  ///< between the ranks that hold the same parameters; without a pipeline all ranks
+  RankGroups* groups = nullptr;      ///< with the communicators of a pipeline
 };
 
 }  // namespace trainopt

@@ -54,7 +54,6 @@ std::optional<EvaluationResult> evaluate(Model& model, Task& task, Precision& pr
   // Sums of loss, top-1 hits, top-5 hits, samples and tokens to predict. They stay on the device until the end, in
   // double so that millions of samples lose no precision.
   at::Tensor sums = at::zeros({5}, at::TensorOptions(plan.device).dtype(at::kDouble));
-  bool counts_hits = false;
   for (int64_t step = 0; step < steps; ++step) {
     if (stopped()) return std::nullopt;
     const Batch batch = batches->next();
@@ -65,11 +64,9 @@ std::optional<EvaluationResult> evaluate(Model& model, Task& task, Precision& pr
     const auto autocast = precision.autocast();
     const auto output =
         task.evaluation_loss(model, input, target, ForwardContext{.training = false, .generator = std::nullopt});
-    const at::Tensor hits = task.correct(output.outputs, target);
-    counts_hits = hits.defined();
-    if (nothing) continue;
+    if (nothing || !output.loss.defined()) continue;
     sums[0] += output.loss.to(at::kDouble) * (batch.tokens > 0 ? batch.tokens : batch.items);
-    if (counts_hits) sums.narrow(0, 1, 2) += hits;
+    if (task.counts_correct()) sums.narrow(0, 1, 2) += task.correct(output.outputs, target);
     sums[3] += batch.items;
     sums[4] += batch.tokens;
   }
@@ -79,7 +76,7 @@ std::optional<EvaluationResult> evaluate(Model& model, Task& task, Precision& pr
   EvaluationResult result{.loss = found[0] / (found[4] > 0 ? found[4] : found[3]),
                           .samples = static_cast<int64_t>(found[3]),
                           .wall_s = seconds_since(started)};
-  if (counts_hits) {
+  if (task.counts_correct()) {
     result.top1_pct = 100 * found[1] / found[3];
     result.top5_pct = 100 * found[2] / found[3];
   } else {

@@ -33,15 +33,18 @@ at::Tensor Gradients::norms() { return at::stack(at::_foreach_norm(memory(), 2, 
 
 at::Tensor Gradients::norm() {
   const at::Tensor of_groups = norms();
-  if (memory_.shards.empty()) return at::linalg_vector_norm(of_groups);
+  if (memory_.shards.empty() && memory_.stages == nullptr) return at::linalg_vector_norm(of_groups);
   at::Tensor square = of_groups.square().sum();
-  memory_.communicator->all_reduce(square)->wait();
+  for (const size_t tensor : memory_.counted_elsewhere)
+    square -= at::linalg_vector_norm(value(memory_.tensors[tensor])).square();
+  if (!memory_.shards.empty()) memory_.communicator->all_reduce(square)->wait();
+  if (memory_.stages != nullptr) memory_.stages->all_reduce(square)->wait();
   return square.sqrt();
 }
 
 void Gradients::agree(at::Tensor& flag) const {
-  if (memory_.communicator == nullptr) return;
-  memory_.communicator->all_reduce(flag)->wait();
+  for (Communicator* group : {memory_.communicator, memory_.stages})
+    if (group != nullptr) group->all_reduce(flag)->wait();
   flag.clamp_max_(1);
 }
 

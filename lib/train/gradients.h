@@ -20,7 +20,9 @@ struct GradientMemory {
   std::vector<at::Tensor> tensors;       ///< one per parameter; undefined if backward did not reach it
   std::vector<at::Tensor> shards = {};   ///< with sharding: this rank's part of the memory; otherwise empty
   Communicator* communicator = nullptr;  ///< between the ranks that update together; null: this rank alone
-  bool clears_with_zeros = false;        ///< gradients are cleared by zeroing, which the update may do in its own pass
+  Communicator* stages = nullptr;        ///< between the ranks that hold the rest of the model; null: this rank has all
+  std::vector<size_t> counted_elsewhere = {};  ///< tensors that another stage has, too, and counts (tied weights)
+  bool clears_with_zeros = false;  ///< gradients are cleared by zeroing, which the update may do in its own pass
 };
 
 /// Factors and flags are 0-dim floats on the gradients' device. The host makes no decisions from them, so that a step
@@ -56,7 +58,7 @@ class Gradients {
   virtual void unscale(const at::Tensor& factor, at::Tensor& not_finite);
   /// Multiplies by `factor` without a check.
   virtual void scale(const at::Tensor& factor);
-  /// The global 2-norm over all ranks: 0-dim float32.
+  /// The global 2-norm over all ranks and stages: 0-dim float32.
   at::Tensor norm();
   /// Sets `flag` to 1 if it is 1 on any rank, so that all ranks decide alike.
   void agree(at::Tensor& flag) const;

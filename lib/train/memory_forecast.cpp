@@ -5,7 +5,9 @@
 #include "device/device.h"
 #include "device/meta_device.h"
 #include "device/tensor.h"
+#include "train/micro_batches.h"
 #include "train/plan.h"
+#include "train/rank_groups.h"
 #include "train/step_guard.h"
 #include "train/step_memory.h"
 
@@ -29,6 +31,7 @@ class RehearsedStep {
   explicit RehearsedStep(const Plan& plan)
       : plan_(on_meta(plan)),
         communicator_(make_shaped_communicator(plan.position, plan.device)),
+        groups_(*communicator_, plan.stages),
         recorder_(plan_.device),
         memory_(&recorder_, /*whole_run=*/false) {
     build();
@@ -44,13 +47,13 @@ class RehearsedStep {
     memory_.begin_step(step);
     guard_->begin(step, 0);
     for (bool last = false; !last;) {
-      const Batch micro = next_batch();
-      micro_step(micro);
-      last = micro.is_last;
+      const Batch batch = next_batch();
+      for (const Batch& micro : split_batch(batch, plan_.stages.micro_batches)) runner_->micro_step(body_, micro);
+      last = batch.is_last;
     }
     memory_.file_gradients(*parameters_);
     const MemoryScope scope({.use = MemoryUse::other, .phase = "update"});
-    update_step();
+    runner_->update_step(body_);
     return recorder_.peak();
   }
 
@@ -63,7 +66,8 @@ class RehearsedStep {
     const at::Generator generator = make_generator(at::kCPU, 0);
     training_ = {.training = true, .generator = generator};
     guard_.emplace(*model_, plan_.device, generator, plan_.undoes_steps());
-    BuildContext context{plan_, plan_.device, {}, communicator_.get(), model_.get(), nullptr, &steps_, generator};
+    BuildContext context{plan_,   plan_.device, {},        communicator_.get(), model_.get(),
+                         nullptr, &steps_,      generator, &groups_.replicas(), &groups_};
     model_->set_operations(plan_.build_operations(context));
     {
       const MemoryScope scope({.use = MemoryUse::gradients});
@@ -77,6 +81,8 @@ class RehearsedStep {
       optimizer_ = plan_.optimizer.build(context);
     }
     parameters_->set_form(optimizer_->make_gradients());
+    // A recorded step runs as an eager one does.
+    runner_ = plan_.replays_steps ? std::make_unique<EagerRunner>() : plan_.runner.build(context);
     average_ = plan_.average.build(context);
     memory_.attach(*model_, "");
   }
@@ -86,14 +92,20 @@ class RehearsedStep {
     return batches_->next();
   }
 
-  void micro_step(const Batch& micro) {
-    const auto accumulating = parameters_->accumulate(micro.is_last);
-    at::Tensor loss;
-    {
-      const MemoryScope scope({.use = MemoryUse::activations, .phase = "forward"});
-      const auto autocast = precision_->autocast();
-      loss = task_->loss(*model_, micro.input, micro.target, training_).loss * micro.weight;
-    }
+  at::Tensor micro_step(const Batch& micro) {
+    const at::Tensor loss = forward(micro);
+    backward(loss, micro.is_last);
+    return loss.detach();
+  }
+
+  at::Tensor forward(const Batch& micro) {
+    const MemoryScope scope({.use = MemoryUse::activations, .phase = "forward"});
+    const auto autocast = precision_->autocast();
+    return task_->loss(*model_, micro.input, micro.target, training_).loss * micro.weight;
+  }
+
+  void backward(const at::Tensor& loss, bool is_last) {
+    const auto accumulating = parameters_->accumulate(is_last);
     {
       const MemoryScope scope({.use = MemoryUse::other, .phase = "backward"});
       precision_->backward(loss);
@@ -101,21 +113,23 @@ class RehearsedStep {
     guard_->watch(loss);
   }
 
-  void update_step() {
+  at::Tensor update_step() {
     Gradients& gradients = parameters_->finish_gradients();
     const at::Tensor overflow = precision_->unscale(gradients);
     const at::Tensor skip_update = guard_->decide(overflow, gradients);
-    clip(gradients, plan_.train.max_grad_norm);
+    at::Tensor norm = clip(gradients, plan_.train.max_grad_norm);
     optimizer_->step(gradients, skip_update);
     precision_->update(overflow, guard_->flag());
     average_->update(*parameters_, skip_update);
     parameters_->updated();
     guard_->restore_bad_buffers();
     gradients.clear();
+    return norm;
   }
 
   Plan plan_;
   std::unique_ptr<Communicator> communicator_;
+  RankGroups groups_;
   MemoryRecorder recorder_;
   StepMemory memory_;
   const int64_t steps_ = -2;  ///< no step of the run: nothing is dumped
@@ -126,7 +140,12 @@ class RehearsedStep {
   std::unique_ptr<Task> task_;
   std::unique_ptr<Precision> precision_;
   std::unique_ptr<Optimizer> optimizer_;
+  std::unique_ptr<StepRunner> runner_;
   std::unique_ptr<WeightAverage> average_;
+  const StepBody body_{.micro_step = [this](const Batch& micro) { return micro_step(micro); },
+                       .forward = [this](const Batch& micro) { return forward(micro); },
+                       .backward = [this](const at::Tensor& loss, bool is_last) { backward(loss, is_last); },
+                       .update_step = [this] { return update_step(); }};
   std::optional<ShapedBatches> batches_;
   std::vector<at::Tensor> static_batch_;  ///< a recorded step's own copy of its batch
 };

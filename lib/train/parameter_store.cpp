@@ -16,7 +16,9 @@ void ParameterStore::load(const ArchiveReader& archive, const std::string& prefi
 }
 
 Gradients& ParameterStore::finish_gradients() {
-  finished_->begin(*this, complete_gradients());
+  GradientMemory memory = complete_gradients();
+  when_complete_(memory);
+  finished_->begin(*this, std::move(memory));
   return *finished_;
 }
 

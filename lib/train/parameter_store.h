@@ -42,14 +42,15 @@ class ParameterStore {
   /// Leaves that require gradients, float32 or bfloat16, in the model's order. Gradients have their type.
   virtual const NamedTensors& parameters() const = 0;
 
-  /// Keep the scope open during forward and backward of a micro-batch. Only the last micro-batch of a step
-  /// communicates.
+  /// Keep the scope open during backward of a micro-batch. Only the last micro-batch of a step communicates.
   virtual Scope accumulate(bool is_last) = 0;
   /// Call after the last micro-batch. Returns the gradients of the whole step, summed over the ranks. Valid until the
   /// next call.
   Gradients& finish_gradients();
   /// Sets the form that finish_gradients() returns (Optimizer::make_gradients()). The default is the plain form.
   void set_form(std::unique_ptr<Gradients> gradients) { finished_ = std::move(gradients); }
+  /// `call` changes what finish_gradients() is about to return.
+  void when_complete(std::function<void(GradientMemory&)> call) { when_complete_ = std::move(call); }
   /// The gradients as backward has left them so far: one per parameter, undefined if backward did not reach it.
   virtual std::vector<at::Tensor> gradients() const = 0;
   /// Zeroes or drops the gradients. Also allowed in the middle of a step.
@@ -84,6 +85,7 @@ class ParameterStore {
 
  private:
   std::unique_ptr<Gradients> finished_ = std::make_unique<Gradients>();
+  std::function<void(GradientMemory&)> when_complete_ = [](GradientMemory&) {};
 };
 
 class LocalParameters : public ParameterStore {

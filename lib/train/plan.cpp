@@ -57,7 +57,7 @@ Operations Plan::build_operations(const BuildContext& context) const {
 std::unique_ptr<Model> Plan::build_model(bool is_resumed) const {
   ModelConfig config = model.config;
   if (is_resumed) config.weights.reset();
-  auto built = std::make_unique<Model>(make_model(config, model.input, device, seed));
+  auto built = std::make_unique<Model>(make_model(config, model.input, device, seed, stages.held()));
   if (tensor_format.memory_format != at::MemoryFormat::Contiguous) built->to_memory_format(tensor_format.memory_format);
   built->to_type(model.in_bfloat16, at::kBFloat16);
   for (const auto& wrap : wrap_model) wrap(*built);

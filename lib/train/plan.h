@@ -22,6 +22,7 @@
 #include "train/optimizer.h"
 #include "train/parameter_store.h"
 #include "train/precision.h"
+#include "train/rank_groups.h"
 #include "train/receipt.h"
 #include "train/slot.h"
 #include "train/step_profiler.h"
@@ -72,6 +73,7 @@ struct Plan {
   std::string name;
   Machine machine;
   RankPosition position;  ///< of this process among the job's ranks
+  StagePlan stages;       ///< the part of the model that this process has
   at::Device device;
   std::string device_reason;
   uint64_t seed = 0;

@@ -19,21 +19,29 @@ void RankAgreement::agree(const RankRequests& mine) {
   }
 }
 
-void RankAgreement::broadcast_buffers(const Model& model) {
-  if (communicator_.ranks() == 1) return;
-  for (const auto& [name, buffer] : model.buffers()) communicator_.broadcast(buffer, 0)->wait();
+void RankAgreement::broadcast_buffers(const Model& model, Communicator& replicas) {
+  if (replicas.ranks() == 1) return;
+  for (const auto& [name, buffer] : model.buffers()) replicas.broadcast(buffer, 0)->wait();
   drop_traffic();
 }
 
 double RankAgreement::add_traffic(PendingRecord& record) {
   if (communicator_.ranks() == 1) return 0;
-  Traffic traffic = communicator_.take_traffic();
+  std::array<int64_t, kCollectiveCount> bytes{};
+  double waited_ms = 0, sent = 0;
+  for (Communicator* communicator : counted_) {
+    Traffic traffic = communicator->take_traffic();
+    for (size_t i = 0; i < kCollectiveCount; ++i) bytes[i] += traffic.bytes[i];
+    waited_ms += traffic.waited_ms;
+    for (auto& stall : traffic.stalls) record.add(Metric::comm_exposed_ms, std::move(stall));
+    traffic.bytes[static_cast<size_t>(Collective::send)] = 0;
+    sent += traffic.wire_bytes(communicator->ranks());
+  }
   constexpr Metric kMetrics[kCollectiveCount] = {Metric::all_reduce_mib, Metric::reduce_scatter_mib,
-                                                 Metric::all_gather_mib, Metric::broadcast_mib};
-  for (size_t i = 0; i < kCollectiveCount; ++i) record.set(kMetrics[i], mib(traffic.bytes[i]));
-  record.set(Metric::comm_exposed_ms, traffic.waited_ms);
-  for (auto& stall : traffic.stalls) record.add(Metric::comm_exposed_ms, std::move(stall));
-  return traffic.wire_bytes(communicator_.ranks());
+                                                 Metric::all_gather_mib, Metric::broadcast_mib, Metric::send_mib};
+  for (size_t i = 0; i < kCollectiveCount; ++i) record.set(kMetrics[i], mib(bytes[i]));
+  record.set(Metric::comm_exposed_ms, waited_ms);
+  return sent;
 }
 
 StepRecord RankAgreement::over_ranks(const StepRecord& row) {

@@ -28,9 +28,9 @@ class RankAgreement {
   const RankRequests& agreed() const { return agreed_; }
   bool stopped() const { return agreed_.stop_signal != 0; }
 
-  /// Copies rank 0's model buffers (batch-norm statistics) to all ranks, as torch's DistributedDataParallel does. Call
-  /// before they are used or saved.
-  void broadcast_buffers(const Model& model);
+  /// Copies the model buffers (batch-norm statistics) of the first of `replicas` to all of them, as torch's
+  /// DistributedDataParallel does. Call before they are used or saved.
+  void broadcast_buffers(const Model& model, Communicator& replicas);
 
   /// Merges the ranks' records of a step into one. The loss is summed, since each rank has its share of the step's
   /// mean; `nonfinite` is the maximum. Other values are rank 0's; step, data-wait and communication times are also
@@ -40,14 +40,19 @@ class RankAgreement {
   /// The numbers of all ranks, in the order of ranks; a rank may have any number of them.
   std::vector<int64_t> over_ranks(const std::vector<int64_t>& mine);
 
+  /// Also count this communicator's traffic. It must outlive this object.
+  void also_count(Communicator& communicator) { counted_.push_back(&communicator); }
   /// Adds the traffic since the last call: MiB per collective, and the time spent waiting for it. Returns the bytes
-  /// that this rank sent.
+  /// that this rank sent in collectives; what it sent to single ranks is in the record only.
   double add_traffic(PendingRecord& record);
   /// Discards the traffic since the last call, which belongs to no step.
-  void drop_traffic() { communicator_.take_traffic(); }
+  void drop_traffic() const {
+    for (Communicator* communicator : counted_) communicator->take_traffic();
+  }
 
  private:
   Communicator& communicator_;
+  std::vector<Communicator*> counted_{&communicator_};
   RankRequests agreed_;
 };
 

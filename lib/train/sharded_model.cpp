@@ -15,7 +15,7 @@ ShardedModel sharded_model(const Plan& plan, const ParallelConfig& config, int64
     int64_t operator()(const SgdConfig& c) const { return c.momentum != 0; }
     int64_t operator()(const AdamConfig&) const { return 2; }
   } states;
-  return {.parameters = plan.model.parameters,
+  return {.parameters = plan.stages.parameters,
           .bfloat16_parameters = plan.model.bfloat16_parameters,
           .states = std::visit(states, plan.optimizer_config),
           .ranks = ranks,

@@ -107,7 +107,8 @@ std::optional<Trainer::MicroBatchResults> Trainer::run_micro_batches(int64_t ste
         results.device_time->start.record(Stream::current(plan_.device));  // excludes the wait for data
       guard_->add_samples(batch.sample_ids);
       at("forward and backward");
-      for (const Batch& micro : split_batch(batch, outcome_.micro_split, min_micro_batch_size())) {
+      const int64_t pieces = outcome_.micro_split * plan_.stages.micro_batches;
+      for (const Batch& micro : split_batch(batch, pieces, min_micro_batch_size())) {
         outcome_.trace.largest_micro_batch = std::max(outcome_.trace.largest_micro_batch, micro.items);
         results.record.add(Metric::loss, runner_->micro_step(body_, micro));
       }
@@ -132,16 +133,25 @@ Batch Trainer::next_batch() {
 /// Runs forward and backward of one micro-batch. Like update_step(), it decides nothing from values on the device, so
 /// it can be recorded once and replayed.
 at::Tensor Trainer::micro_step(const Batch& micro) {
-  const auto scope = parameters_->accumulate(micro.is_last);  // only the last micro-batch communicates
+  const at::Tensor loss = forward(micro);
+  backward(loss, micro.is_last);
+  return loss.detach();
+}
+
+at::Tensor Trainer::forward(const Batch& micro) {
   at::Tensor loss;
   phases_.run(Metric::forward_ms, [&] {
     const auto autocast = precision_->autocast();
     loss = task_->loss(*model_, micro.input, micro.target, training_).loss *
            micro.weight;  // makes the sum over micro-batches the step's mean
   });
+  return loss;
+}
+
+void Trainer::backward(const at::Tensor& loss, bool is_last) {
+  const auto scope = parameters_->accumulate(is_last);  // only the last micro-batch communicates
   phases_.run(Metric::backward_ms, [&] { precision_->backward(loss); });
   guard_->watch(loss);
-  return loss.detach();
 }
 
 at::Tensor Trainer::update_step() {
@@ -180,7 +190,7 @@ void Trainer::after_step(PendingRecord record, ObservedStep* observed) {
   const int64_t step = outcome_.steps;
   const bool evaluates = evaluation_due();
   const bool saves = checkpoints_ && (ranks_.agreed().save || checkpoints_->due(step));
-  const bool compares = replica_check_.due(step), recorded = profiler_->ends_recording(),
+  const bool compares = replica_check_->due(step), recorded = profiler_->ends_recording(),
              waits = compares || evaluates || saves || recorded;
   if (waits)
     synchronize(plan_.device);  // all of them would wait for this work anyway; here the time counts as the step's
@@ -229,13 +239,13 @@ bool Trainer::evaluation_due() const {
 
 /// Unless this step's weights have been compared.
 void Trainer::compare_replicas() {
-  if (!replica_check_.enabled() || compared_at_ == outcome_.steps) return;
+  if (!replica_check_->enabled() || compared_at_ == outcome_.steps) return;
   at("comparing the weights over the ranks");
   const auto began = Clock::now();
   NamedTensors copies = parameters_->replicated();
   if (plan_.parallel.sync_batch_norm)  // otherwise every rank has its own statistics
     for (const auto& entry : model_->buffers()) copies.push_back(entry);
-  replica_check_.compare(copies, outcome_.steps);
+  replica_check_->compare(copies, outcome_.steps);
   compared_at_ = outcome_.steps;
   ++outcome_.replicas.passed;
   outcome_.replicas.wall_s += seconds_since(began);
@@ -246,7 +256,7 @@ void Trainer::compare_replicas() {
 void Trainer::evaluate() {
   const BackendGuard settings(plan_.backend);
   deliver(async_reader_->flush());
-  ranks_.broadcast_buffers(*model_);
+  ranks_.broadcast_buffers(*model_, groups_->replicas());
   const auto stopped = [&] {
     at("evaluating");
     agree();

@@ -7,6 +7,7 @@
 #include "data/batch_source.h"
 #include "metrics/async_reader.h"
 #include "train/plan.h"
+#include "train/rank_groups.h"
 #include "train/rank_agreement.h"
 #include "train/replica_check.h"
 #include "train/run_listener.h"
@@ -103,6 +104,8 @@ class Trainer {
   void train();
   void take_step();
   at::Tensor micro_step(const Batch& micro);
+  at::Tensor forward(const Batch& micro);
+  void backward(const at::Tensor& loss, bool is_last);
   at::Tensor update_step();
   std::optional<MicroBatchResults> run_micro_batches(int64_t step);
   Batch next_batch();
@@ -136,6 +139,8 @@ class Trainer {
   void begin_resumed();
   void save_checkpoint();
   void save_model(ArchiveWriter& archive) const;
+  bool stores(const std::string& name) const;
+  NamedTensors of_all_stages(const NamedTensors& own) const;
   void load(const ArchiveReader& archive);
 
   Plan plan_;
@@ -143,8 +148,9 @@ class Trainer {
   const std::atomic<int>& stop_signal_;
   CheckpointWriter* checkpoints_;
   std::shared_ptr<Communicator> communicator_;
+  std::unique_ptr<RankGroups> groups_;
   RankAgreement ranks_;
-  ReplicaCheck replica_check_;
+  std::optional<ReplicaCheck> replica_check_;
   std::unique_ptr<Model> model_;
   std::unique_ptr<Task> task_;
   std::unique_ptr<Precision> precision_;

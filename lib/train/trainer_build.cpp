@@ -22,7 +22,6 @@ Trainer::Trainer(Plan plan, RunListener& listener, const std::atomic<int>& stop_
       checkpoints_(checkpoints),
       communicator_(std::move(communicator)),
       ranks_(*communicator_),
-      replica_check_(*communicator_, plan_.parallel.check_replicas_every),
       phases_(plan_.device, plan_.replays_steps),
       memory_(memory, plan_.memory_snapshot),
       schedule_(plan_.scheduler, base_learning_rate(plan_.optimizer_config), plan_.schedule_steps) {}
@@ -37,8 +36,19 @@ void Trainer::build(const std::filesystem::path& run_dir, const Persistence& per
   training_ = {.training = true,
                .generator = make_generator(plan_.device, plan_.seed + static_cast<uint64_t>(communicator_->rank()))};
   guard_ = std::make_unique<StepGuard>(*model_, plan_.device, *training_.generator, plan_.undoes_steps());
-  BuildContext context{plan_,        plan_.device, run_dir,         communicator_.get(),
-                       model_.get(), nullptr,      &outcome_.steps, training_.generator};
+  groups_ = std::make_unique<RankGroups>(*communicator_, plan_.stages);
+  for (Communicator* group : groups_->of_pipeline()) ranks_.also_count(*group);
+  replica_check_.emplace(groups_->replicas(), plan_.parallel.check_replicas_every);
+  BuildContext context{plan_,
+                       plan_.device,
+                       run_dir,
+                       communicator_.get(),
+                       model_.get(),
+                       nullptr,
+                       &outcome_.steps,
+                       training_.generator,
+                       &groups_->replicas(),
+                       groups_.get()};
   model_->set_operations(plan_.build_operations(context));
   {
     const MemoryScope scope({.use = MemoryUse::gradients});
@@ -57,6 +67,8 @@ void Trainer::build(const std::filesystem::path& run_dir, const Persistence& per
   profiler_ = plan_.profiler.build(context);
   memory_.attach(*model_, (run_dir / "memory" / fmt::format("rank{}", communicator_->rank())).string());
   body_ = {.micro_step = [this](const Batch& micro) { return micro_step(micro); },
+           .forward = [this](const Batch& micro) { return forward(micro); },
+           .backward = [this](const at::Tensor& loss, bool is_last) { backward(loss, is_last); },
            .update_step = [this] { return update_step(); }};
   if (persistence.resume) {
     at("loading the checkpoint");

@@ -40,7 +40,7 @@ void Trainer::save_checkpoint() {
   compare_replicas();  // so that no checkpoint has a difference
   at("saving a checkpoint");
   outcome_.wall_s = wall_s_before_ + seconds_since(started_);
-  ArchiveWriter archive(communicator_->position());
+  ArchiveWriter archive(plan_.stages.replica);  // the first rank of each stage stores what its replicas have, too
   save(archive);
   listener_.save(archive);
   checkpoints_->save(archive, outcome_.steps);
@@ -56,20 +56,49 @@ void Trainer::save_model(ArchiveWriter& archive) const {
   for (const auto& [name, buffer] : model_->buffers()) archive.tensor("model." + name, buffer);
 }
 
+/// Whether this rank's stage stores the entry of a checkpoint. What belongs to a parameter or buffer is stored by the
+/// stage that has its unit, random states by each rank, and the rest by the first stage.
+bool Trainer::stores(const std::string& name) const {
+  if (plan_.stages.stages() == 1 || name.starts_with("random.")) return true;
+  const StateEntry* owner = nullptr;
+  for (const StateEntry& entry : model_->entries())  // "model.layer1.0.bn1.weight" also ends in ".bn1.weight"
+    if (name.ends_with("." + entry.name) && (!owner || entry.name.size() > owner->name.size())) owner = &entry;
+  return owner ? plan_.stages.held().contains(owner->unit) : plan_.stages.is_first();
+}
+
+/// `own`: what this stage has. On every rank: the parameters and buffers of all stages.
+NamedTensors Trainer::of_all_stages(const NamedTensors& own) const {
+  const std::map<std::string, at::Tensor> here(own.begin(), own.end());
+  NamedTensors all;
+  for (const StateEntry& entry : model_->entries()) {
+    int64_t stage = 0;
+    while (!plan_.stages.units[static_cast<size_t>(stage)].contains(entry.unit)) ++stage;
+    const int64_t root = plan_.stages.first_rank_of(stage);
+    const at::Tensor tensor = communicator_->rank() == root
+                                  ? here.at(entry.name).detach().contiguous()
+                                  : at::empty(entry.tensor.sizes(), entry.tensor.options().device(plan_.device));
+    communicator_->broadcast(tensor, root)->wait();
+    all.emplace_back(entry.name, tensor);
+  }
+  return all;
+}
+
 NamedTensors Trainer::weights() const {
   std::vector<at::Tensor> own;
   for (const auto& [name, parameter] : parameters_->parameters()) own.push_back(parameter);
   const NamedTensors complete = parameters_->complete(own);
-  communicator_->take_traffic();  // resets the count: this traffic belongs to no step
-  if (communicator_->rank() != 0) return {};
   const std::map<std::string, at::Tensor> found(complete.begin(), complete.end());
   NamedTensors state = model_->state();
   for (auto& [name, tensor] : state)
     if (const auto parameter = found.find(name); parameter != found.end()) tensor = parameter->second;
+  if (plan_.stages.stages() > 1) state = of_all_stages(state);
+  ranks_.drop_traffic();  // it belongs to no step
+  if (communicator_->rank() != 0) return {};
   return model_->as_in_files(std::move(state));
 }
 
 void Trainer::save(ArchiveWriter& archive) const {
+  archive.keep_only([this](const std::string& name) { return stores(name); });
   save_model(archive);
   parameters_->save_pending(archive);
   optimizer_->save(archive);

@@ -16,7 +16,8 @@ void Trainer::run_largest_batch() {
   for (int passes = 0; passes < 2;) {
     guard_->begin(outcome_.steps + 1, outcome_.samples);
     try {
-      for (const Batch& micro : split_batch(batch, outcome_.micro_split, min_micro_batch_size())) micro_step(micro);
+      const int64_t pieces = outcome_.micro_split * plan_.stages.micro_batches;
+      for (const Batch& micro : split_batch(batch, pieces, min_micro_batch_size())) micro_step(micro);
     } catch (const std::exception& error) {  // named recovery: out of memory
       if (!is_out_of_memory(error)) throw;
       recover_memory(error);

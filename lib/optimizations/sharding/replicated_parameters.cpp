@@ -46,11 +46,11 @@ class ReplicatedParameters : public LocalParameters {
 
 std::unique_ptr<ParameterStore> make_replicated_parameters(const BuildContext& context, const ParallelConfig& config) {
   if (context.device.is_meta()) return make_shaped_replicas(context, wire_type(config));
-  broadcast_state(*context.model, *context.communicator);
+  broadcast_state(*context.model, *context.replicas);
   const GradientReducerOptions options{.bucket_bytes = static_cast<int64_t>(config.bucket_cap_mb * 0x1p20),
                                        .overlap = config.overlap_comm,
                                        .wire_type = wire_type(config)};
-  return std::make_unique<ReplicatedParameters>(*context.model, context.plan.clear_gradients, *context.communicator,
+  return std::make_unique<ReplicatedParameters>(*context.model, context.plan.clear_gradients, *context.replicas,
                                                 options);
 }
 

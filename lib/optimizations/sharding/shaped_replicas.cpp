@@ -62,7 +62,7 @@ std::unique_ptr<ParameterStore> make_shaped_replicas(const BuildContext& context
   // A single micro-batch's gradients are copied to the buckets one by one, as soon as they exist.
   const bool keeps = plan.clear_gradients == ClearGradients::zero || plan.data.accumulation == 1;
   const MemoryScope scope({.use = MemoryUse::gradients});
-  return std::make_unique<ShapedReplicas>(*context.model, keeps, *context.communicator, wire_type);
+  return std::make_unique<ShapedReplicas>(*context.model, keeps, *context.replicas, wire_type);
 }
 
 }  // namespace trainopt

@@ -37,7 +37,7 @@ std::vector<NamedTensors> groups_of(const Model& model, const WrapConfig& wrap, 
 class ShardedParameters : public ParameterStore {
  public:
   ShardedParameters(const BuildContext& context, const ParallelConfig& config)
-      : communicator_(*context.communicator), strategy_(config.sharding_strategy) {
+      : communicator_(*context.replicas), strategy_(config.sharding_strategy) {
     std::vector<size_t> group_of_unit;
     for (const auto& parameters : groups_of(*context.model, config.wrap, group_of_unit))
       groups_.push_back(std::make_unique<Group>(parameters, communicator_, strategy_, config));
@@ -231,7 +231,7 @@ class ShardedParameters : public ParameterStore {
 }  // namespace
 
 std::unique_ptr<ParameterStore> make_sharded_parameters(const BuildContext& context, const ParallelConfig& config) {
-  broadcast_state(*context.model, *context.communicator);
+  broadcast_state(*context.model, *context.replicas);
   return std::make_unique<ShardedParameters>(context, config);
 }
 

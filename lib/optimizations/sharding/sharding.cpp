@@ -34,7 +34,7 @@ const char* shard_description(ShardingStrategy strategy) {
 }  // namespace
 
 Outcome apply(Plan& plan, const ParallelConfig& config) {
-  const int64_t ranks = plan.position.ranks;
+  const int64_t ranks = plan.stages.replica.ranks;
   if (ranks == 1) return Outcome::none("there is only one rank, so there is nothing to shard, exchange or compare");
   const ShardingStrategy strategy = config.sharding_strategy;
   if (strategy == ShardingStrategy::none)
@@ -47,7 +47,7 @@ Outcome apply(Plan& plan, const ParallelConfig& config) {
                          [config](const BuildContext& context) { return make_sharded_parameters(context, config); });
   if (config.sync_batch_norm)
     plan.batch_norm.fill("parallel.sync_batch_norm", "statistics over all ranks",
-                         [](const BuildContext& context) { return make_sync_batch_norm(*context.communicator); });
+                         [](const BuildContext& context) { return make_sync_batch_norm(*context.replicas); });
   return Outcome::applied(fmt::format("{}: each of {} ranks holds {}; gradients are summed {}{}",
                                       strategy_name(strategy), ranks, shard_description(strategy), when(config),
                                       config.sync_batch_norm ? "; batch-norm statistics cover all ranks" : ""),

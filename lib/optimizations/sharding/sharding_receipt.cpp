@@ -26,7 +26,7 @@ void broadcast_state(const Model& model, Communicator& communicator) {
 
 MakeReceipt sharding_receipt(const Plan& plan, const ParallelConfig& config) {
   const ShardingCosts formula =
-      sharding_costs(config.sharding_strategy, sharded_model(plan, config, plan.position.ranks));
+      sharding_costs(config.sharding_strategy, sharded_model(plan, config, plan.stages.replica.ranks));
   return [formula](const StepTrace& seen) {
     if (seen.step == 0)
       return Receipt{.observed = "no step was observed", .effective = false, .reason = "the run was too short"};

@@ -60,8 +60,8 @@ class StaleParameters : public LocalParameters {
 }  // namespace
 
 std::unique_ptr<ParameterStore> make_stale_parameters(const BuildContext& context, const ParallelConfig& config) {
-  broadcast_state(*context.model, *context.communicator);
-  return std::make_unique<StaleParameters>(*context.model, *context.communicator, wire_type(config));
+  broadcast_state(*context.model, *context.replicas);
+  return std::make_unique<StaleParameters>(*context.model, *context.replicas, wire_type(config));
 }
 
 }  // namespace trainopt

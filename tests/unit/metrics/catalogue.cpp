@@ -30,6 +30,7 @@ TEST_CASE("the record has the documented names in the documented order") {
                                             "reduce_scatter_mib",
                                             "all_gather_mib",
                                             "broadcast_mib",
+                                            "send_mib",
                                             "parameters_mib",
                                             "gradients_mib",
                                             "optimizer_mib",

@@ -48,6 +48,7 @@ TEST_CASE("a row has this exact JSON and CSV line") {
       "\"forward_ms\":null,\"backward_ms\":null,\"update_ms\":null,\"samples_per_s\":null,"
       "\"tokens_per_s\":null,\"comm_exposed_ms\":null,"
       "\"all_reduce_mib\":null,\"reduce_scatter_mib\":null,\"all_gather_mib\":null,\"broadcast_mib\":null,"
+      "\"send_mib\":null,"
       "\"parameters_mib\":null,\"gradients_mib\":null,\"optimizer_mib\":null,\"gpu_util_pct\":null,"
       "\"gpu_sm_util_pct\":null,\"gpu_tensor_util_pct\":null,\"gpu_memory_used_mib\":null,"
       "\"memory_allocated_mib\":null,\"memory_reserved_mib\":null,\"memory_active_mib\":null,\"memory_peak_pct\":null,"

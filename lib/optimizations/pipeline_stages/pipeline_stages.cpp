@@ -1,0 +1,102 @@
+#include "optimizations/pipeline_stages/pipeline_stages.h"
+
+#include "base/counted.h"
+#include "optimizations/pipeline_stages/balance.h"
+#include "optimizations/pipeline_stages/links.h"
+#include "optimizations/pipeline_stages/pipeline_runner.h"
+#include "optimizations/pipeline_stages/stage_task.h"
+#include "train/plan.h"
+
+#include <algorithm>
+
+namespace trainopt::pipeline_stages {
+namespace {
+
+constexpr const char* kBy = "parallel.pipeline";
+
+/// Elements of the parameters that a stage holds, tied weights included.
+int64_t parameters_of(const Model& model, const UnitRange& held) {
+  int64_t count = 0;
+  for (const StateEntry& entry : model.entries())
+    if (entry.trainable && (held.contains(entry.unit) || std::any_of(entry.also_in.begin(), entry.also_in.end(),
+                                                                     [&](size_t unit) { return held.contains(unit); })))
+      count += entry.tensor.numel();
+  return count;
+}
+
+/// "34, 33 and 33 %" of the operations.
+std::string shares_of(const Model& model, const std::vector<UnitRange>& stages) {
+  std::string text;
+  for (const UnitRange& stage : stages) {
+    const auto begin = model.unit_flops().begin();
+    const double flops =
+        std::accumulate(begin + static_cast<int64_t>(stage.first), begin + static_cast<int64_t>(stage.end), 0.0);
+    text += fmt::format("{}{:.0f}",
+                        text.empty()               ? ""
+                        : &stage == &stages.back() ? " and "
+                                                   : ", ",
+                        100 * flops / model.flops_per_sample());
+  }
+  return text + " %";
+}
+
+Receipt receipt(const StepTrace& seen, const StagePlan& plan) {
+  const auto micro_batches = static_cast<int64_t>(seen.count(kMicroBatchesLabel));
+  const double steps_ms = seen.count(kStepsLabel);
+  const std::string waited = steps_ms > 0 ? fmt::format("; waited {:.0f} % of the time for its neighbours",
+                                                        100 * seen.count(kWaitedLabel) / steps_ms)
+                                          : "";
+  return {.observed = fmt::format("stage {} of {}: {} a step, at most {:.0f} in flight{}; {:.0f} % if all stages took "
+                                  "equally long",
+                                  plan.stage + 1, plan.stages(), counted(micro_batches, "micro-batch", "es"),
+                                  seen.count(kInFlightLabel), waited,
+                                  100 * idle_share(plan.stages(), std::max<int64_t>(micro_batches, 1)))};
+}
+
+std::unique_ptr<StepRunner> build_runner(const BuildContext& context, PipelineSchedule schedule) {
+  const StagePlan& plan = context.plan.stages;
+  const auto links = std::make_shared<StageLinks>(*context.groups, plan.stage);
+  link_stages(*context.model, plan, links);
+  join_stages(context);
+  return make_pipeline_runner(warm_up(schedule, plan.stages(), plan.stage), links);
+}
+
+}  // namespace
+
+Outcome apply(Plan& plan, const PipelineConfig& config) {
+  const int64_t ranks = plan.position.ranks;
+  if (ranks == 1)
+    return Outcome::none(fmt::format("there is only one rank; start {} or a multiple of it", config.stages));
+  ModelConfig shapes = plan.model.config;
+  shapes.weights.reset();
+  const Model model = make_model(shapes, plan.model.input, at::kMeta, 0);
+  const auto units = static_cast<int64_t>(model.units().size());
+  if (units < config.stages)
+    throw UserError(fmt::format("parallel.pipeline.stages: the {} has fewer units than stages: {}, {}",
+                                word_of(plan.model.config.name), units, config.stages));
+  plan.stages.units = balanced_stages(model.unit_flops(), config.stages);
+  plan.stages.stage = plan.position.rank / plan.stages.replica.ranks;
+  plan.stages.micro_batches = config.micro_batches;
+  plan.stages.parameters = parameters_of(model, plan.stages.held());
+  const int64_t micro_batches = config.micro_batches * plan.data.accumulation;
+  plan.runner.fill(
+      kBy,
+      fmt::format("{} through {}, {}", counted(micro_batches, "micro-batch", "es"), counted(config.stages, "stage"),
+                  word_of(config.schedule)),
+      [schedule = config.schedule](const BuildContext& context) { return build_runner(context, schedule); });
+  if (!plan.stages.is_last())
+    plan.task.wrap(kBy, "computed by the last stage",
+                   [](const BuildContext&, std::unique_ptr<Task> inner) { return make_stage_task(std::move(inner)); });
+  const bool all = config.schedule == PipelineSchedule::gpipe;
+  return Outcome::applied(
+      fmt::format(
+          "{} stages of {} of the operations, each on {}; {} in flight, activations of {}; idle {:.0f} % of the "
+          "time if all stages take equally long",
+          config.stages, shares_of(model, plan.stages.units), counted(plan.stages.replica.ranks, "rank"),
+          counted(micro_batches, "micro-batch", "es"),
+          all ? "all of them kept" : fmt::format("at most {} kept", std::min(config.stages, micro_batches)),
+          100 * idle_share(config.stages, micro_batches)),
+      [stages = plan.stages](const StepTrace& seen) { return receipt(seen, stages); });
+}
+
+}  // namespace trainopt::pipeline_stages
