@@ -79,13 +79,12 @@ const std::vector<Case>& cases() {
       {"gpt2 with dropout", both(use_gpt2, [](Recipe& r) { r.model.dropout = 0.1; })},
       {"gpt2, every block computed again",
        both(use_gpt2, [](Recipe& r) { r.model.layers = 8, r.optimizations.activation_checkpointing.on = true; })},
-      {"gpt2 with dropout, products kept",
-       both(
-           use_gpt2,
-           [](Recipe& r) {
-             r.model.layers = 8, r.model.dropout = 0.1;
-             r.optimizations.activation_checkpointing = {true, {.policy = activation_checkpointing::Policy::selective}};
-           })},
+      {"gpt2 with dropout, products kept", both(use_gpt2,
+                                                [](Recipe& r) {
+                                                  r.model.layers = 8, r.model.dropout = 0.1;
+                                                  r.optimizations.activation_checkpointing = {
+                                                      true, {.policy = activation_checkpointing::Policy::selective}};
+                                                })},
       {"amp float16", use_amp_float16},
       {"fused_kernels", [](Recipe& r) { r.optimizations.fused_kernels = true; }},
       {"fused_kernels, amp", both(use_amp, [](Recipe& r) { r.optimizations.fused_kernels = true; })},

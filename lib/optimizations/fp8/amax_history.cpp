@@ -32,7 +32,7 @@ class PrecisionWithHistory : public WrappedPrecision {
 
 }  // namespace
 
-AmaxHistory::AmaxHistory(const BuildContext& context, int64_t length) : communicator_(*context.communicator) {
+AmaxHistory::AmaxHistory(const BuildContext& context, int64_t length) : communicator_(*context.replicas) {
   const NamedTensors parameters = context.model->parameters();
   const std::vector<ParameterKind> kinds = context.model->parameter_kinds();
   for (size_t i = 0; i < parameters.size(); ++i) {

@@ -14,14 +14,17 @@ namespace {
 
 constexpr const char* kBy = "parallel.pipeline";
 
-/// Elements of the parameters that a stage holds, tied weights included.
-int64_t parameters_of(const Model& model, const UnitRange& held) {
-  int64_t count = 0;
-  for (const StateEntry& entry : model.entries())
-    if (entry.trainable && (held.contains(entry.unit) || std::any_of(entry.also_in.begin(), entry.also_in.end(),
-                                                                     [&](size_t unit) { return held.contains(unit); })))
-      count += entry.tensor.numel();
-  return count;
+/// The part of the model that this rank holds, tied weights included.
+void count_parameters(Plan& plan, const Model& model) {
+  const UnitRange& held = plan.stages.held();
+  plan.stages.parameters = plan.model.bfloat16_parameters = 0;
+  for (const StateEntry& entry : model.entries()) {
+    const bool is_used =
+        std::any_of(entry.also_in.begin(), entry.also_in.end(), [&](size_t unit) { return held.contains(unit); });
+    if (!entry.trainable || !(is_used || held.contains(entry.unit))) continue;
+    plan.stages.parameters += entry.tensor.numel();
+    if (plan.model.in_bfloat16.contains(entry.name)) plan.model.bfloat16_parameters += entry.tensor.numel();
+  }
 }
 
 /// "34, 33 and 33 %" of the operations.
@@ -77,7 +80,7 @@ Outcome apply(Plan& plan, const PipelineConfig& config) {
   plan.stages.units = balanced_stages(model.unit_flops(), config.stages);
   plan.stages.stage = plan.position.rank / plan.stages.replica.ranks;
   plan.stages.micro_batches = config.micro_batches;
-  plan.stages.parameters = parameters_of(model, plan.stages.held());
+  count_parameters(plan, model);
   const int64_t micro_batches = config.micro_batches * plan.data.accumulation;
   plan.runner.fill(
       kBy,
