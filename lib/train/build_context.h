@@ -19,7 +19,7 @@ struct Plan;
 struct BuildContext {
   const Plan& plan;
   at::Device device;
-  std::filesystem::path run_dir;         ///< where a part may write; empty if the run has no folder
+  std::filesystem::path run_dir = {};    ///< where a part may write; empty if the run has no folder
   Communicator* communicator = nullptr;  ///< between the job's ranks; also set with one rank
   Model* model = nullptr;                ///< already built, on `device`
   ParameterStore* parameters = nullptr;  ///< null while the store itself is being built

@@ -13,13 +13,13 @@ struct StepTrace;
 
 /// The trainer's own code for the two halves, handed to the runner.
 struct StepBody {
-  std::function<at::Tensor(const Batch&)>
-      micro_step;  ///< forward and backward; returns the micro-batch's share of the step's loss (0-dim, detached)
+  std::function<at::Tensor(const Batch&)> micro_step =
+      {};  ///< forward and backward; returns the micro-batch's share of the step's loss (0-dim, detached)
   // The two halves of micro_step. A runner may let several micro-batches' forwards precede the first one's backward.
-  std::function<at::Tensor(const Batch&)> forward;  ///< returns the share of the step's loss, with its graph
-  std::function<void(const at::Tensor& loss, bool is_last)> backward;  ///< `is_last`: of the step
-  std::function<at::Tensor()>
-      update_step;  ///< returns the gradient norm before clipping (0-dim); undefined without clipping
+  std::function<at::Tensor(const Batch&)> forward = {};  ///< returns the share of the step's loss, with its graph
+  std::function<void(const at::Tensor& loss, bool is_last)> backward = {};  ///< `is_last`: of the step
+  std::function<at::Tensor()> update_step =
+      {};  ///< returns the gradient norm before clipping (0-dim); undefined without clipping
 };
 
 class StepRunner {

@@ -280,7 +280,11 @@ TEST_CASE("central differences find a float64 gradient that is wrong") {
   const Plan plan = resnet_plan();
   const auto model = plan.build_model();
   const auto communicator = make_single_communicator();
-  const BuildContext context{plan, plan.device, {}, communicator.get(), model.get()};
+  const BuildContext context{.plan = plan,
+                             .device = plan.device,
+                             .communicator = communicator.get(),
+                             .model = model.get(),
+                             .replicas = communicator.get()};
   Plan faulty = plan;  // so that its heads are checked
   plant<FaultyHead>(faulty.head, Fault{"input", scaled});
   const auto with = [&](Change change) {
