@@ -15,6 +15,9 @@ class WithOther : public Communicator {
   std::unique_ptr<Exchange> reduce_scatter(at::Tensor, at::Tensor) override { return nullptr; }
   std::unique_ptr<Exchange> all_gather(at::Tensor, at::Tensor) override { return nullptr; }
   std::unique_ptr<Exchange> broadcast(at::Tensor, int64_t) override { return nullptr; }
+  std::unique_ptr<Exchange> send(at::Tensor, int64_t) override { return nullptr; }
+  std::unique_ptr<Exchange> receive(at::Tensor, int64_t) override { return nullptr; }
+  std::unique_ptr<Communicator> among(const std::vector<int64_t>&) override { return nullptr; }
   std::vector<double> gather(std::span<const double> mine) override {
     std::vector<double> all(mine.begin(), mine.end());
     all.insert(all.end(), other.begin(), other.end());
