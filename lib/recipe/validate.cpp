@@ -134,6 +134,9 @@ void check_pipeline(const Recipe& recipe, Problems& problems) {
   if (parallel.sharding_strategy != ShardingStrategy::none)
     problems.push_back({"parallel.sharding_strategy",
                         "a pipeline already divides the model; its replicas need sharding_strategy none"});
+  if (!recipe.logging.dump.steps.empty())
+    problems.push_back(
+        {"logging.dump.steps", "only the last stage of parallel.pipeline has outputs; remove one of them"});
   if (parallel.async_updates.staleness > 0)
     problems.push_back({"parallel.async_updates.staleness", "cannot be combined with parallel.pipeline; remove one"});
 }
