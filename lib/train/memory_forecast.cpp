@@ -81,8 +81,8 @@ class RehearsedStep {
       optimizer_ = plan_.optimizer.build(context);
     }
     parameters_->set_form(optimizer_->make_gradients());
-    // A recorded step runs as an eager one does.
-    runner_ = plan_.replays_steps ? std::make_unique<EagerRunner>() : plan_.runner.build(context);
+    // Only the stages of a pipeline order the passes otherwise; a recorded step runs as an eager one does.
+    runner_ = plan_.stages.stages() > 1 ? plan_.runner.build(context) : std::make_unique<EagerRunner>();
     average_ = plan_.average.build(context);
     memory_.attach(*model_, "");
   }
