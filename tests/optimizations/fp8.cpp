@@ -267,12 +267,10 @@ TEST_CASE("a language model learns in fp8 as it does in float32 and in bfloat16"
   };
   const double wanted = last_loss(recipe_of("off"));
   CHECK(wanted < 2.5);
-  for (const bool amp : {false, true})
-    for (const auto& recipe : {recipe_of("tensorwise"), recipe_of("rowwise"), recipe_of("tensorwise", 4)}) {
-      Recipe changed = recipe;
-      changed.optimizations.amp.on = changed.optimizations.fused_kernels = amp;
-      CHECK(last_loss(changed) == Approx(wanted).epsilon(0.05));
-    }
+  Recipe in_bfloat16 = recipe_of("tensorwise", 4);
+  in_bfloat16.optimizations.amp.on = in_bfloat16.optimizations.fused_kernels = true;
+  for (const Recipe& recipe : {recipe_of("tensorwise"), recipe_of("rowwise"), in_bfloat16})
+    CHECK(last_loss(recipe) == Approx(wanted).epsilon(0.05));
 }
 
 namespace {
@@ -282,8 +280,7 @@ struct History {
   Plan plan{Machine{}, at::kCPU, SgdConfig{}};
   std::unique_ptr<Communicator> communicator = make_single_communicator();
   Model model = make_model({.name = ModelKind::mlp, .num_classes = 16, .hidden = {}}, {1, 4, 4}, at::kCPU, 0);
-  fp8::AmaxHistory history{
-      {.plan = plan, .device = at::kCPU, .run_dir = {}, .communicator = communicator.get(), .model = &model}, 3};
+  fp8::AmaxHistory history{{.plan = plan, .device = at::kCPU, .model = &model, .replicas = communicator.get()}, 3};
 
   /// The magnitude by which an input is scaled whose own is `current`.
   double choose(double current, bool is_counted = true) {

@@ -183,9 +183,10 @@ TEST_CASE("a model counts its convolutions, batch-norms and linear layers") {
   CHECK(resnet.batch_norms == 20);
   const LayerCounts mlp = make_model({.name = ModelKind::mlp, .hidden = {8}}, {1, 4, 4}, at::kMeta, 3).layer_counts();
   CHECK(mlp.convolutions() + mlp.batch_norms == 0);
-  CHECK(resnet.linears == std::vector<LinearSize>{{512, 10}});
-  CHECK(mlp.linears == std::vector<LinearSize>{{16, 8}, {8, 10}});
+  CHECK((resnet.linears == std::vector<LinearSize>{{512, 10}}));
+  CHECK((mlp.linears == std::vector<LinearSize>{{16, 8}, {8, 10}}));
   const ModelConfig gpt2{.name = ModelKind::gpt2, .layers = 1, .heads = 2, .width = 8, .context = 4, .vocabulary = 9};
-  CHECK(make_model(gpt2, {.tokens = 4}, at::kMeta, 0).layer_counts().linears ==
-        std::vector<LinearSize>{{8, 24}, {8, 8}, {8, 32}, {32, 8}});  // not the last layer's, which is the embedding
+  const auto linears = make_model(gpt2, {.tokens = 4}, at::kMeta, 0).layer_counts().linears;
+  // Not the last layer's, which is the embedding.
+  CHECK((linears == std::vector<LinearSize>{{8, 24}, {8, 8}, {8, 32}, {32, 8}}));
 }
