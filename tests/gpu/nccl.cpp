@@ -18,7 +18,7 @@ TEST_CASE("NCCL runs every collective and records how long its stream waited") {
   data->setBackend(at::kCUDA, c10d::ProcessGroup::BackendType::NCCL, make_nccl(store, 0, 1, 60));
   data->setDefaultBackend(c10d::ProcessGroup::BackendType::NCCL);
   C10dCommunicator one({.rank = 0, .ranks = 1, .local_rank = 0, .local_ranks = 1}, data,
-                       make_gloo(c10::make_intrusive<c10d::PrefixStore>("host", store), 0, 1, "127.0.0.1", 60));
+                       make_gloo(c10::make_intrusive<c10d::PrefixStore>("host", store), 0, 1, "127.0.0.1", 60), {});
 
   const at::Tensor numbers = at::arange(1 << 16, at::TensorOptions(gpu).dtype(at::kFloat));
   at::Tensor summed = numbers.clone(), part = at::empty_like(numbers), all = at::empty_like(numbers),
