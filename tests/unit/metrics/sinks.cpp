@@ -55,7 +55,7 @@ TEST_CASE("a row has this exact JSON and CSV line") {
       "\"alloc_retries\":null,\"device_allocs\":null,\"device_frees\":null,\"gpu_power_w\":null,"
       "\"gpu_sm_clock_mhz\":null,\"gpu_throttle\":36,\"cpu_util_pct\":null,"
       "\"other_cpu_pct\":null,\"process_rss_mib\":null,\"energy_j\":null}\n");
-  CHECK(csv_line(row) == "12,0.0384,384,2.30119991,0.001,,,,25.75,0,,,,,,,,,,,,,,,,,,,,,,,,,,,,,36,,,,\n");
+  CHECK(csv_line(row) == "12,0.0384,384,2.30119991,0.001,,,,25.75,0,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,36,,,,\n");
 }
 
 TEST_CASE("the CSV header lists the catalogue's names") {
