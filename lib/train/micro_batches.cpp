@@ -8,6 +8,7 @@ namespace {
 
 template <class Value>
 void keep(std::vector<Value>& values, int64_t first, int64_t items) {
+  if (values.empty()) return;  // the batch has only shapes
   values = {values.begin() + first, values.begin() + first + items};
 }
 
