@@ -42,12 +42,12 @@ KeepProducts::~KeepProducts() = default;
 Products KeepProducts::take() {
   Products products;
   for (auto& [result, version] : std::exchange(kept_->results, {}))
-    products.results.push_back(result._version() == version ? std::move(result) : at::Tensor());
+    products.push_back(result._version() == version ? std::move(result) : at::Tensor());
   return products;
 }
 
 struct RepeatProducts::Repeated : BelowAutograd {
-  explicit Repeated(Products products) : results(std::move(products.results)) {}
+  explicit Repeated(Products products) : results(std::move(products)) {}
   ~Repeated() override = default;
   void operation(const c10::OperatorHandle& handle, c10::DispatchKeySet keys, Stack& stack) override {
     if (!is_product(handle)) return compute(handle, keys, stack);

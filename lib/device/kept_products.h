@@ -10,10 +10,8 @@
 
 namespace trainopt {
 
-/// The products of one computation, in its order.
-struct Products {
-  std::vector<at::Tensor> results;  ///< undefined: to be computed again
-};
+/// The results of one computation's products, in its order. Undefined: to be computed again.
+using Products = std::vector<at::Tensor>;
 
 /// During its lifetime, collects the products that this thread computes.
 class KeepProducts {

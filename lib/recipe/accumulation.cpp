@@ -4,6 +4,11 @@
 
 namespace trainopt {
 
+int64_t ranks_that_share_data(const Recipe& recipe, int64_t ranks) {
+  const int64_t stages = recipe.parallel.pipeline.stages;
+  return ranks % stages == 0 ? ranks / stages : ranks;
+}
+
 std::variant<int64_t, RecipeProblem> accumulation(const Recipe& recipe, int64_t ranks) {
   const int64_t batch_size = recipe.data.batch_size, combined = ranks * batch_size;
   const auto& global = recipe.data.global_batch_size;

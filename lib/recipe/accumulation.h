@@ -7,7 +7,12 @@
 
 namespace trainopt {
 
+/// How many of a job's ranks share the data: with a pipeline, those that hold the same stage. One rank alone holds all
+/// stages, and a number that is no multiple of the stages is left as it is, for plain_plan() to refuse.
+int64_t ranks_that_share_data(const Recipe& recipe, int64_t ranks);
+
 /// Micro-batches per step on each rank, or how data.global_batch_size contradicts the other keys.
+/// `ranks`: those that share the data.
 std::variant<int64_t, RecipeProblem> accumulation(const Recipe& recipe, int64_t ranks);
 
 }  // namespace trainopt

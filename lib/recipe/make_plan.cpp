@@ -128,7 +128,7 @@ void for_each_optimization(const Recipe& recipe, int64_t replicas, Pass pass) {
   pass(device_preprocess::kInfo,    o.device_preprocess, device_preprocess::apply);
   pass(fused_optimizer::kInfo,      o.fused_optimizer, fused_optimizer::apply, fused_optimizer::check);
   // Several ranks
-  pass(pipeline_stages::kInfo,             Number{parallel.pipeline.stages, 1},
+  pass(pipeline_stages::kInfo,      Number{parallel.pipeline.stages, 1},
        [&](Plan& plan, int64_t) { return pipeline_stages::apply(plan, parallel.pipeline); });
   pass(sharding::kInfo,             strategy, [&](Plan& plan) { return sharding::apply(plan, parallel); });
   pass(cuda_graph::kInfo,           o.cuda_graph, cuda_graph::apply, cuda_graph::check);  // last: it records the rest

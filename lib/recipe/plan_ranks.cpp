@@ -11,7 +11,7 @@ namespace {
 /// The cost of each sharding strategy; empty with one rank.
 std::vector<std::pair<ShardingStrategy, ShardingCosts>> sharding_alternatives(const Plan& plan) {
   std::vector<std::pair<ShardingStrategy, ShardingCosts>> all;
-  const int64_t ranks = plan.position.ranks;
+  const int64_t ranks = plan.stages.replica.ranks;
   if (ranks == 1) return all;
   for (const auto strategy :
        {ShardingStrategy::none, ShardingStrategy::zero1, ShardingStrategy::zero2, ShardingStrategy::zero3})
@@ -24,7 +24,7 @@ std::vector<std::pair<ShardingStrategy, ShardingCosts>> sharding_alternatives(co
 std::string sharding_text(const Plan& plan) {
   std::string text =
       fmt::format("sharding over {} ranks, predicted for each rank\n  {:<18} {:>16} {:>16} {:>16} {:>16}\n",
-                  plan.position.ranks, "", "sent per step", "parameters", "gradients", "optimizer state");
+                  plan.stages.replica.ranks, "", "sent per step", "parameters", "gradients", "optimizer state");
   for (const auto& [strategy, costs] : sharding_alternatives(plan))
     text += fmt::format("  {:<18} {:>16} {:>16} {:>16} {:>16}{}\n", strategy_name(strategy),
                         human_bytes(costs.sent_bytes), human_bytes(costs.parameter_bytes),
@@ -44,7 +44,7 @@ Json sharding_json(const Plan& plan) {
 }
 
 std::string replicas_text(const Plan& plan) {
-  if (plan.position.ranks == 1) return "not compared: there is only one rank";
+  if (plan.stages.replica.ranks == 1) return "not compared: no other rank has a copy";
   return fmt::format("weights compared over the ranks every {}, before checkpoints and at the end; each time reads {}",
                      counted(plan.parallel.check_replicas_every, "step"),
                      human_bytes(static_cast<double>(plan.model.parameter_bytes())));

@@ -251,7 +251,7 @@ std::string plan_text(const Plan& plan) {
   text += plan.switches.empty() ? "switches: none\n" : "switches\n";
   for (const auto& entry : plan.switches)
     line(entry.name, (entry.outcome.has_effect ? "" : "no effect: ") + entry.outcome.text);
-  if (plan.position.ranks > 1) text += sharding_text(plan);
+  if (plan.stages.replica.ranks > 1) text += sharding_text(plan);
   for (const auto& note : plan.notes) text += fmt::format("note: {}\n", note);
   return text;
 }

@@ -55,8 +55,7 @@ std::map<std::string, Change> changes(const Recipe& stored, const Recipe& now) {
 }
 
 int64_t global_batch(const Recipe& recipe, int64_t ranks) {
-  const int64_t stages = recipe.parallel.pipeline.stages;
-  if (ranks % stages == 0) ranks /= stages;  // those that share the data; one rank alone has all stages
+  ranks = ranks_that_share_data(recipe, ranks);
   const auto found = accumulation(recipe, ranks);
   return std::holds_alternative<int64_t>(found) ? std::get<int64_t>(found) * ranks * recipe.data.batch_size : 0;
 }

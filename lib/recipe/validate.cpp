@@ -102,8 +102,7 @@ void check_training(const Recipe& recipe, const std::set<std::string>& changed, 
 /// at least one step.
 void check_steps(const Recipe& recipe, const std::set<std::string>& changed, int64_t ranks, Problems& problems) {
   const DataConfig& data = recipe.data;
-  const int64_t stages = recipe.parallel.pipeline.stages;
-  if (ranks > 1 && ranks % stages == 0) ranks /= stages;  // those that share the data
+  ranks = ranks_that_share_data(recipe, ranks);
   const auto micros = accumulation(recipe, ranks);
   if (const auto* problem = std::get_if<RecipeProblem>(&micros)) return problems.push_back(*problem);
   if (reads_files(data.dataset)) return;

@@ -20,6 +20,11 @@ struct StagePlan {
 
   int64_t stages() const { return static_cast<int64_t>(units.size()); }
   const UnitRange& held() const { return units[static_cast<size_t>(stage)]; }
+  int64_t stage_of(size_t unit) const {
+    int64_t of_unit = 0;
+    while (!units[static_cast<size_t>(of_unit)].contains(unit)) ++of_unit;
+    return of_unit;
+  }
   bool is_first() const { return stage == 0; }
   bool is_last() const { return stage + 1 == stages(); }
   /// The first rank that holds this stage.

@@ -71,9 +71,7 @@ NamedTensors Trainer::of_all_stages(const NamedTensors& own) const {
   const std::map<std::string, at::Tensor> here(own.begin(), own.end());
   NamedTensors all;
   for (const StateEntry& entry : model_->entries()) {
-    int64_t stage = 0;
-    while (!plan_.stages.units[static_cast<size_t>(stage)].contains(entry.unit)) ++stage;
-    const int64_t root = plan_.stages.first_rank_of(stage);
+    const int64_t root = plan_.stages.first_rank_of(plan_.stages.stage_of(entry.unit));
     const at::Tensor tensor = communicator_->rank() == root
                                   ? here.at(entry.name).detach().contiguous()
                                   : at::empty(entry.tensor.sizes(), entry.tensor.options().device(plan_.device));

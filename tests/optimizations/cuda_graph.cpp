@@ -158,6 +158,16 @@ const std::vector<Case> kCases = {
        r.optimizer = AdamConfig{.lr = 0.01};
      }},
     {"bfloat16", [](Recipe& r) { r.optimizations.amp.on = true; }},
+    {"activations computed again",
+     [](Recipe& r) {
+       r.model = {.name = ModelKind::mlp, .hidden = {16, 12, 12}};
+       r.optimizations.activation_checkpointing.on = true;
+     }},
+    {"activations computed again, products kept",
+     [](Recipe& r) {
+       r.model = {.name = ModelKind::mlp, .hidden = {16, 12, 12}};
+       r.optimizations.activation_checkpointing = {true, {.policy = activation_checkpointing::Policy::selective}};
+     }},
     {"a non-finite loss, skipped", [](Recipe& r) { r.train.on_nonfinite = OnNonfinite::skip; }, kSteps - kEager,
      "nan@7"},
     {"a non-finite gradient, skipped",

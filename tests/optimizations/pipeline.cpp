@@ -10,6 +10,8 @@
 #include "support/trained_ranks.h"
 
 #include <map>
+#include <mutex>
+#include <set>
 
 using namespace trainopt;
 using namespace trainopt::test;
@@ -63,6 +65,39 @@ void check_close(const Trained& got, const Trained& wanted, double tolerance = 1
     CHECK(at::allclose(got.weights[i].second.to(at::kFloat), wanted.weights[i].second.to(at::kFloat), tolerance,
                        tolerance));
   }
+}
+
+/// The checkpoint that the ranks together store after `steps` steps.
+ArchiveReader saved(int64_t ranks, Recipe recipe, int64_t steps) {
+  recipe.train.max_steps = steps;
+  NamedTensors tensors;
+  Json values;
+  std::mutex mutex;
+  const auto train = [&](Communicator& communicator) {
+    const Plan plan = make_plan(recipe, Machine{.cpu = "test", .cores = 1}, communicator.position());
+    Rows rows;
+    Trainer trainer(plan, {}, rows, never_stopped(), {},
+                    std::shared_ptr<Communicator>(&communicator, [](Communicator*) {}));
+    trainer.run();
+    ArchiveWriter archive(plan.stages.replica);
+    trainer.save(archive);
+    const std::lock_guard lock(mutex);
+    for (const auto& [name, tensor] : archive.tensors()) tensors.emplace_back(name, tensor.detach().clone());
+    if (communicator.rank() != 0) return;
+    values = archive.values();
+    values.update(archive.lists());
+  };
+  if (ranks == 1)
+    train(*make_single_communicator());
+  else
+    as_ranks(ranks, [&](Job&, Communicator& communicator) { train(communicator); });
+  std::set<std::string> names;
+  for (const auto& [name, tensor] : tensors) CHECK(names.insert(name).second);  // each is stored once
+  return {"test", tensors, values};
+}
+
+Trained resumed(int64_t ranks, const Recipe& recipe, const ArchiveReader& from) {
+  return train_as(ranks, recipe, {.resume = &from, .forks = true});
 }
 
 constexpr auto kGpipe = PipelineSchedule::gpipe, k1f1b = PipelineSchedule::one_forward_one_backward;
@@ -178,7 +213,10 @@ TEST_CASE("2 and 4 stages and 2 stages of 2 replicas train what one rank trains"
     check_close(train_as(4, in_stages(job, {4, 2, schedule})), alone[text]);
     check_close(train_as(4, in_stages(job, {2, 2, schedule}, 2)), alone[text]);
   }
-  check_close(train_as(2, in_stages(job, {2, 1, k1f1b})), alone[text]);  // plain model parallelism
+  const Trained in_turn = train_as(2, in_stages(job, {2, 1, k1f1b}));  // plain model parallelism
+  check_close(in_turn, alone[text]);
+  for (const SwitchReceipt& one : train_as(2, in_stages(job, {2, 4, k1f1b})).receipts)
+    CHECK(one.receipt.effective);  // data.batch_size, too, although its micro-batches are divided
 }
 
 TEST_CASE("a pipeline works with the other options of a step") {
@@ -236,6 +274,31 @@ TEST_CASE("stages evaluate together") {
     CHECK(two[i].samples == one[i].samples);
     CHECK(two[i].top1_pct == one[i].top1_pct);
   }
+}
+
+TEST_CASE("a pipeline resumes bit-exactly after any step") {
+  const Recipe job = in_stages(with(gpt2_recipe(), [](Recipe& r) { r.model.dropout = 0.2; }), {2, 4, k1f1b});
+  const Trained whole = train_as(2, job);
+  for (int64_t steps = 1; steps < 6; ++steps) {
+    const Trained rest = resumed(2, job, saved(2, job, steps));
+    CHECK(rest.losses == std::vector<double>(whole.losses.begin() + steps, whole.losses.end()));
+    CHECK(first_difference(rest.weights, whole.weights).empty());
+  }
+}
+
+TEST_CASE("checkpoints load into any number of stages and replicas") {
+  const Recipe job = gpt2_recipe();
+  const Trained whole = train_as(1, job);
+  const auto check_rest = [&](const Trained& rest) {
+    const std::vector<double> wanted(whole.losses.begin() + 3, whole.losses.end());
+    REQUIRE(rest.losses.size() == wanted.size());
+    for (size_t i = 0; i < wanted.size(); ++i) CHECK(rest.losses[i] == Approx(wanted[i]).epsilon(1e-5));
+  };
+  const auto in_two = saved(2, in_stages(job, {2, 4, k1f1b}), 3);
+  check_rest(resumed(1, job, in_two));
+  check_rest(resumed(4, in_stages(job, {4, 2, k1f1b}), in_two));
+  check_rest(resumed(2, in_stages(job, {2, 4, k1f1b}), saved(1, job, 3)));
+  check_rest(resumed(4, in_stages(job, {2, 2, k1f1b}, 2), saved(4, in_stages(job, {4, 2, kGpipe}), 3)));
 }
 
 TEST_CASE("what a pipeline cannot do is said in a sentence") {

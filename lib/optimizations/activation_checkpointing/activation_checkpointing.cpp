@@ -42,9 +42,9 @@ std::set<size_t> every_nth_block(const Model& model, int64_t n) {
 
 /// Parameters and buffers that the unit computes with, tied weights of other units included.
 NamedTensors state_of(const Model& model, size_t unit) {
-  NamedTensors state = model.unit_state(unit);
-  for (const size_t other : model.units_shared_by(unit))
-    for (const auto& entry : model.unit_state(other)) state.push_back(entry);
+  NamedTensors state = model.unit_parameters(unit);
+  for (const auto& entry : model.unit_state(unit))
+    if (!entry.second.requires_grad()) state.push_back(entry);
   return state;
 }
 

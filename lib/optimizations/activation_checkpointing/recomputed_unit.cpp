@@ -15,8 +15,8 @@
 namespace trainopt::activation_checkpointing {
 namespace {
 
-/// Bytes of tensors that this thread's work has left so far. Elsewhere than on a GPU, where one thread at a time
-/// allocates for the step, the loader's threads are left out.
+/// Bytes of tensors that the step's work has left so far. On a CPU these are this thread's, so that the loader's
+/// threads do not count; on a GPU all, because only the step allocates there meanwhile.
 int64_t live_bytes(at::Device device) {
   return device.is_cuda() ? memory_stats(device)->allocated : cpu_tensor_bytes_of_thread();
 }
@@ -95,8 +95,8 @@ class RecomputedUnit : public WrappedUnit {
     KeepProducts keeping;
     at::Tensor output = inner_->forward(input, first.context);
     Products products = keeping.take();
-    for (at::Tensor& result : products.results) {
-      const bool is_needless = inner_->ends_in_sum() && &result == &products.results.back();
+    for (at::Tensor& result : products) {
+      const bool is_needless = inner_->ends_in_sum() && &result == &products.back();
       if (is_needless && result.defined())
         saved.push_back(without_values(result));
       else
@@ -110,7 +110,7 @@ class RecomputedUnit : public WrappedUnit {
     const int64_t before = live_bytes(call.gradient.device());
     at::Tensor input = call.saved[0].detach();
     if (call.needed[0]) input.requires_grad_();
-    const at::Tensor output = run_again(first, input, {{call.saved.begin() + 1, call.saved.end()}});
+    const at::Tensor output = run_again(first, input, {call.saved.begin() + 1, call.saved.end()});
     post(call, before, began);
     std::vector<at::Tensor> wanted;
     for (size_t i = 0; i < call.needed.size(); ++i)

@@ -74,15 +74,10 @@ struct Tie {
 };
 
 std::vector<Tie> ties_of(const Model& model, const ParameterStore& parameters, const StagePlan& plan) {
-  const auto stage_of = [&](size_t unit) {
-    int64_t stage = 0;
-    while (!plan.units[static_cast<size_t>(stage)].contains(unit)) ++stage;
-    return stage;
-  };
   std::vector<Tie> ties;
   for (const StateEntry& entry : model.entries())
     for (const size_t unit : entry.also_in) {
-      const int64_t owner = stage_of(entry.unit), user = stage_of(unit);
+      const int64_t owner = plan.stage_of(entry.unit), user = plan.stage_of(unit);
       if (owner == user || (owner != plan.stage && user != plan.stage)) continue;
       const auto& all = parameters.parameters();
       const auto found = std::find_if(all.begin(), all.end(), [&](const auto& one) { return one.first == entry.name; });

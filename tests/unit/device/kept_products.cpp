@@ -58,8 +58,8 @@ TEST_CASE("a repetition computes no product, and its gradients have the same bit
       first = network(x, w);
       products = keeping.take();
     }
-    REQUIRE(products.results.size() == 2);
-    CHECK(products.results[0].equal(at::linear(input, kWeight, kBias)));
+    REQUIRE(products.size() == 2);
+    CHECK(products[0].equal(at::linear(input, kWeight, kBias)));
     operations = operations_in([&] {
       const RepeatProducts repeating(products);
       second = network(x, w);
@@ -79,10 +79,10 @@ TEST_CASE("a product that is overwritten in place is computed again") {
   KeepProducts keeping;
   const at::Tensor result = network(input, kWeight, /*keeps=*/false);
   Products products = keeping.take();
-  REQUIRE(products.results.size() == 2);
-  CHECK(products.results[0].defined());
-  CHECK_FALSE(products.results[1].defined());
-  products.results[0] = without_values(products.results[0]);
+  REQUIRE(products.size() == 2);
+  CHECK(products[0].defined());
+  CHECK_FALSE(products[1].defined());
+  products[0] = without_values(products[0]);
   {
     const RepeatProducts repeating(products);
     CHECK(network(input, kWeight).isnan().all().item<bool>());  // from the first product, through the second
@@ -103,6 +103,6 @@ TEST_CASE("a convolution is one product, whatever computes it") {
   KeepProducts keeping;
   const at::Tensor result = at::conv2d(image, filter);
   const Products products = keeping.take();
-  REQUIRE(products.results.size() == 1);
-  CHECK(products.results[0].equal(result));
+  REQUIRE(products.size() == 1);
+  CHECK(products[0].equal(result));
 }
