@@ -21,15 +21,21 @@ namespace {
 
 constexpr auto kExitWait = std::chrono::seconds(15);
 
+/// Every attempt is a job of its own: torchrun's store outlives the ranks, with what they wrote.
+std::string job_name(const Launch& launch) {
+  const std::string name = !launch.job.empty() ? launch.job
+                           : launch.master_address
+                               ? "ranks"
+                               : fmt::format("of-{}", ::getppid());  // the launcher's process, if it sets no job name
+  return launch.restarts.done > 0 ? fmt::format("{}-restart-{}", name, launch.restarts.done) : name;
+}
+
 RendezvousOptions rendezvous_options(const Launch& launch, double timeout_s) {
   return {.position = launch.position,
           .address = launch.master_address,
           .port = launch.master_port.value_or(0),
           .external_store = launch.launcher_serves_store,
-          .job = !launch.job.empty() ? launch.job
-                 : launch.master_address
-                     ? "ranks"
-                     : fmt::format("of-{}", ::getppid()),  // the launcher's process, if it sets no job name
+          .job = job_name(launch),
           .port_folder = std::filesystem::temp_directory_path(),
           .timeout_s = timeout_s};
 }
@@ -78,6 +84,7 @@ std::string build_id() {
 
 JobMember::JobMember(const Launch& launch, const Recipe& recipe)
     : JobMember(rendezvous_options(launch, recipe.parallel.timeout.seconds), recipe_yaml(recipe)) {
+  restarts_ = launch.restarts;
   if (!launch.notice.empty()) spdlog::warn("{}", launch.notice);
 }
 

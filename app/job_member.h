@@ -24,6 +24,7 @@ class JobMember {
   const RankPosition& position() const { return position_; }
   bool is_first() const { return position_.is_first(); }
   bool is_single() const { return !job_; }
+  const Restarts& restarts() const { return restarts_; }
   /// This rank's share of the machine's cores; null for a single process, which uses all that it may.
   std::optional<int> cores() const;
   const std::shared_ptr<Communicator>& communicator() const { return communicator_; }
@@ -59,6 +60,7 @@ class JobMember {
 
  private:
   RankPosition position_;
+  Restarts restarts_;
   std::unique_ptr<Job> job_;
   std::shared_ptr<Communicator> communicator_;
   std::optional<End> end_;

@@ -1,6 +1,7 @@
 #include "app/run_directory.h"
 
 #include "base/files.h"
+#include "checkpoint/store.h"
 
 #include <algorithm>
 #include <ctime>
@@ -41,26 +42,34 @@ bool is_unused(const fs::path& folder) {
   });
 }
 
+/// Until there is a checkpoint, a restart begins as the first attempt did.
+std::string resume_of(const Recipe& recipe, bool restarted) {
+  const std::string& resume = recipe.checkpoint.resume;
+  const bool goes_on = restarted && (resume == "none" || !list_checkpoints(checkpoints_in(*recipe.run_dir)).empty());
+  return goes_on ? "auto" : resume;
+}
+
+}  // namespace
+
 bool is_inside(const fs::path& path, const fs::path& folder) {
   std::error_code error;
   const fs::path full_path = fs::weakly_canonical(path, error), parent = fs::weakly_canonical(folder, error);
   return std::mismatch(parent.begin(), parent.end(), full_path.begin(), full_path.end()).first == parent.end();
 }
 
-}  // namespace
-
-RunFolder choose_run_directory(const Recipe& recipe) {
-  const std::string& resume = recipe.checkpoint.resume;
+RunFolder choose_run_directory(const Recipe& recipe, bool restarted) {
   std::error_code error;
   RunFolder folder;
   if (recipe.run_dir) refuse_file(*recipe.run_dir);
-  if (resume != "none" && resume != "auto") folder.from = resume;
+  const std::string resume = resume_of(recipe, restarted);
+  folder.resumes = resume != "none";
+  if (folder.resumes && resume != "auto") folder.from = resume;
   if (folder.from && !fs::exists(*folder.from, error))
     throw UserError(fmt::format("checkpoint.resume: no such checkpoint: {}", folder.from->string()),
                     ExitCode::checkpoint);
-  const bool resumes_in_place =
-      resume == "auto" || (folder.from && recipe.run_dir && is_inside(*folder.from, *recipe.run_dir));
-  if (!resumes_in_place || is_unused(*recipe.run_dir)) {
+  const bool in_place =
+      restarted || (folder.from ? recipe.run_dir && is_inside(*folder.from, *recipe.run_dir) : folder.resumes);
+  if (!in_place || is_unused(*recipe.run_dir)) {
     folder.path = make_run_directory(recipe);
     return folder;
   }

@@ -79,19 +79,21 @@ RecordsSoFar RecordsSoFar::of(const ArchiveReader& archive) {
           .first_loss = loss.is_null() ? std::nullopt : std::optional(loss.get<double>())};
 }
 
-RunEnd end_of_run(const RunOutcome& outcome, const Plan& plan, const std::optional<int64_t>& saved_step) {
+RunEnd end_of_run(const RunOutcome& outcome, const Plan& plan, const std::optional<int64_t>& saved_step,
+                  int64_t restarts) {
+  const std::string steps = counted(outcome.steps, "step"),
+                    with = restarts > 0 ? fmt::format(", with {}", counted(restarts, "restart")) : "";
   if (outcome.stopped_by_signal != 0)
     return {
         "stopped",
-        fmt::format("by signal {} after {}{}", outcome.stopped_by_signal, counted(outcome.steps, "step"),
+        fmt::format("by signal {} after {}{}{}", outcome.stopped_by_signal, steps, with,
                     saved_step == outcome.steps ? fmt::format(", saved as {}", checkpoint_name(outcome.steps)) : ""),
         128 + outcome.stopped_by_signal};
-  return {
-      "done",
-      !plan.steps || outcome.steps < *plan.steps
-          ? fmt::format("after {} (train.max_time: {})", counted(outcome.steps, "step"), to_text(*plan.train.max_time))
-          : fmt::format("after {}", counted(outcome.steps, "step")),
-      0};
+  return {"done",
+          !plan.steps || outcome.steps < *plan.steps
+              ? fmt::format("after {}{} (train.max_time: {})", steps, with, to_text(*plan.train.max_time))
+              : fmt::format("after {}{}", steps, with),
+          0};
 }
 
 RunReport::Records::Records(const Plan& plan, const std::filesystem::path& run_dir, const OutputOptions& output,

@@ -26,8 +26,10 @@ struct RunEnd {
   int exit_code = 0;
 };
 
-/// For a run that did not fail. `saved_step` is the step of the newest checkpoint on disk.
-RunEnd end_of_run(const RunOutcome& outcome, const Plan& plan, const std::optional<int64_t>& saved_step);
+/// For a run that did not fail. `saved_step` is the step of the newest checkpoint on disk; `restarts`: how often the
+/// launcher has started all ranks again.
+RunEnd end_of_run(const RunOutcome& outcome, const Plan& plan, const std::optional<int64_t>& saved_step,
+                  int64_t restarts);
 
 /// The state of the records in a run directory that is resumed.
 struct RecordsSoFar {

@@ -127,7 +127,7 @@ class RunSession {
   }
 
   void prepare_training() {
-    if (start().folder.continues) so_far_ = claimed_->state ? RecordsSoFar::of(*claimed_->state) : RecordsSoFar{};
+    if (start().folder.continues) so_far_ = claimed_->is_own() ? RecordsSoFar::of(*claimed_->state) : RecordsSoFar{};
     if (member_.position().one_machine() && !plan_.device.is_cpu())  // counters of other machines cannot be read here
       energy_gpus_ = member_.gathered_on_rank_0("GPUs", Json::array({device_facts(plan_.device).pci_bus_id}))
                          .get<std::vector<std::string>>();
@@ -184,7 +184,7 @@ class RunSession {
     if (!continues) open_run_directory();
     trainer_.emplace(
         plan_, run_dir(), *report_, stop_signal(),
-        Persistence{.checkpoints = &*writer_, .resume = state ? &*state : nullptr, .forks = state && !continues},
+        Persistence{.checkpoints = &*writer_, .resume = state ? &*state : nullptr, .forks = !claimed_->is_own()},
         member_.communicator(), memory_ ? &*memory_ : nullptr);
     state.reset();  // frees tensors as large as the trainer's
     if (continues) open_run_directory();
@@ -240,7 +240,7 @@ class RunSession {
   }
 
   int report() {
-    const RunEnd end = end_of_run(trainer_->outcome(), plan_, writer_->saved_step());
+    const RunEnd end = end_of_run(trainer_->outcome(), plan_, writer_->saved_step(), member_.restarts().done);
     report_->finish(&*trainer_, bad_samples_, end, before_training_s_);
     watchdog_->finished();
     member_.finish_with_other_ranks();

@@ -23,6 +23,7 @@ Json to_json(const RunStart& start) {
 RunStart start_from(const Json& json) {
   RunStart start{.folder = {.path = json.at("path").get<std::string>(),
                             .continues = json.at("continues").get<bool>(),
+                            .resumes = false,
                             .from = std::nullopt},
                  .checkpoint = std::nullopt,
                  .already_finished = json.at("already_finished").get<bool>()};
@@ -32,8 +33,8 @@ RunStart start_from(const Json& json) {
 }
 
 /// The state to resume from, if there is one.
-std::optional<ArchiveReader> find_state(const RunStart& start, const Recipe& recipe) {
-  if (recipe.checkpoint.resume == "none") return std::nullopt;
+std::optional<ArchiveReader> find_state(const RunStart& start) {
+  if (!start.folder.resumes) return std::nullopt;
   if (start.folder.from) return read_checkpoint(*start.folder.from);
   return read_newest_checkpoint(start.checkpoints(),
                                 [](const std::string& why) { spdlog::warn("{}; trying the previous one", why); });
@@ -41,7 +42,7 @@ std::optional<ArchiveReader> find_state(const RunStart& start, const Recipe& rec
 
 /// Compares the state with the recipe and notes in the plan what follows.
 void check_state(const std::optional<ArchiveReader>& state, const RunFolder& folder, const Recipe& recipe, Plan& plan) {
-  if (recipe.checkpoint.resume == "none") return;
+  if (!folder.resumes) return;
   if (!state) {
     plan.notes.push_back(
         fmt::format("checkpoint.resume: auto found no checkpoint in {}; starting from scratch", folder.path.string()));
@@ -62,15 +63,28 @@ bool already_finished(const std::filesystem::path& run_dir, const ArchiveReader&
          summary.value("steps", int64_t{0}) == state.integer("step");
 }
 
+/// So that a restart finds its run directory.
+void require_run_dir(const Recipe& recipe, const Restarts& restarts) {
+  if (restarts.allowed > 0 && !recipe.run_dir)
+    throw UserError(
+        fmt::format("a restart goes on in its run directory, so set run_dir (or --run-dir) with --max-restarts {}",
+                    restarts.allowed));
+}
+
 /// Runs on rank 0 only.
-void claim_run_directory(const Recipe& recipe, Plan& plan, ClaimedRun& claimed) {
+void claim_run_directory(const Recipe& recipe, const Restarts& restarts, Plan& plan, ClaimedRun& claimed) {
+  require_run_dir(recipe, restarts);
   RunStart& start = claimed.start;
-  start.folder = choose_run_directory(recipe);
+  start.folder = choose_run_directory(recipe, restarts.done > 0);
   claimed.lock.emplace(start.folder.path);
   log_to_file(start.folder.path / "run.log");
   if (start.folder.continues) remove_drafts(start.checkpoints());
-  claimed.state = find_state(start, recipe);
+  claimed.state = find_state(start);
   check_state(claimed.state, start.folder, recipe, plan);
+  if (restarts.done > 0)
+    spdlog::warn("restart {} of {}: {}", restarts.done, restarts.allowed,
+                 claimed.state ? fmt::format("goes on after step {}", claimed.state->integer("step"))
+                               : "begins again, because no checkpoint was saved");
   if (!claimed.state) return;
   start.checkpoint = claimed.state->where();
   start.already_finished = start.folder.continues && already_finished(start.folder.path, *claimed.state, plan);
@@ -81,7 +95,7 @@ void claim_run_directory(const Recipe& recipe, Plan& plan, ClaimedRun& claimed) 
 ClaimedRun claim_run(const Recipe& recipe, Plan& plan, JobMember& member) {
   ClaimedRun claimed;
   claimed.start = start_from(member.from_rank_0("start", [&] {
-    claim_run_directory(recipe, plan, claimed);
+    claim_run_directory(recipe, member.restarts(), plan, claimed);
     return to_json(claimed.start);
   }));
   return claimed;

@@ -18,17 +18,21 @@ struct RunStart {
   std::optional<std::filesystem::path> checkpoint;  ///< to resume from
   bool already_finished = false;                    ///< the run has finished, and the recipe asks for no further steps
 
-  std::filesystem::path checkpoints() const { return folder.path / "checkpoints"; }
+  std::filesystem::path checkpoints() const { return checkpoints_in(folder.path); }
 };
 
 struct ClaimedRun {
   std::optional<RunLock> lock;  ///< on rank 0 only
   RunStart start;
   std::optional<ArchiveReader> state;  ///< of the checkpoint; until read_state(), only on rank 0
+
+  /// Whether the state is one of this run directory.
+  bool is_own() const { return state && is_inside(state->where(), start.folder.path); }
 };
 
 /// Rank 0 chooses and locks the run directory, starts its log there, and reads the state to resume from, which it
-/// compares with the recipe; it notes in the plan what it found. The other ranks receive the result. Throws UserError.
+/// compares with the recipe; it notes in the plan what it found. After a restart it also says where the run goes on.
+/// The other ranks receive the result. Throws UserError.
 ClaimedRun claim_run(const Recipe& recipe, Plan& plan, JobMember& member);
 
 /// On the other ranks: reads the state that rank 0 has chosen. Throws UserError(checkpoint).

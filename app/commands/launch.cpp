@@ -15,10 +15,11 @@ namespace trainopt {
 namespace {
 
 constexpr int64_t kMaxRanks = 1024;  // ranks per machine, and machines; more must be a typing error
+constexpr int64_t kMaxRestarts = 1000;
 
 struct LaunchOptions {
   std::string count;
-  std::string nodes = "1", node_rank, rendezvous;
+  std::string nodes = "1", node_rank, rendezvous, max_restarts = "0";
   std::vector<std::string> words;
 };
 
@@ -46,7 +47,7 @@ void set_rendezvous(const std::string& text, LocalRanks& spec) {
   spec.master_address = text.substr(0, colon);
   if (spec.master_address.starts_with('[') && spec.master_address.ends_with(']'))  // [::1]:29500
     spec.master_address = spec.master_address.substr(1, spec.master_address.size() - 2);
-  spec.master_port = number_from("the port of --rendezvous", text.substr(colon + 1), 1, 65535);
+  spec.master_port = number_from("the port of --rendezvous", text.substr(colon + 1), 1, 65535 - spec.max_restarts);
 }
 
 LocalRanks read_options(const LaunchOptions& options) {
@@ -59,11 +60,15 @@ LocalRanks read_options(const LaunchOptions& options) {
   if (spec.nodes > 1 && options.rendezvous.empty())
     throw UserError(
         "several machines need --rendezvous host:port: the machine with --node-rank 0 and a free port on it");
+  spec.max_restarts = number_from("--max-restarts", options.max_restarts, 0, kMaxRestarts);
   if (!options.rendezvous.empty()) set_rendezvous(options.rendezvous, spec);
   if (options.words.empty()) throw UserError("name what to start: trainopt launch -n 2 -- run RECIPE [key=value ...]");
   constexpr std::array kForRanks{"run", "compare", "ablate", "profile"};
   if (std::find(kForRanks.begin(), kForRanks.end(), options.words.front()) == kForRanks.end())
     throw UserError(fmt::format("launch starts one of {}; name it first after --: {}", fmt::join(kForRanks, ", "),
+                                options.words.front()));
+  if (spec.max_restarts > 0 && options.words.front() != "run")
+    throw UserError(fmt::format("--max-restarts is for run, which goes on from its newest checkpoint; leave it out: {}",
                                 options.words.front()));
   spec.count = count_of(options);
   return spec;
@@ -99,6 +104,10 @@ Command add_launch(CLI::App& app) {
       ->capture_default_str();
   command->add_option("--node-rank", options->node_rank, "Index of this machine, from 0");
   command->add_option("--rendezvous", options->rendezvous, "host:port of machine 0; the port must be free");
+  command
+      ->add_option("--max-restarts", options->max_restarts,
+                   "How often all ranks are started again, from the newest checkpoint, when one is killed or lost")
+      ->capture_default_str();
   command->add_option("command", options->words, "Command that each rank runs, after --")
       ->type_name("-- run|compare|ablate RECIPE ...");
   command->allow_extras();  // CLI11 counts the -- itself as an extra

@@ -39,7 +39,9 @@ Command add_run(CLI::App& app) {
     recipes->add_run_dir(*run_dir);
     if (*ceilings) measure->options(), measure->budget_s();  // reports mistakes before training
     std::vector<Injection> injections;
-    for (const auto& text : *faults) injections.push_back(parse_injection(text));
+    for (const auto& text : *faults)
+      if (const Injection one = parse_injection(text); launch.restarts.done == 0 || one.every_time)
+        injections.push_back(one);
     const LoadedRecipe loaded = recipes->load(*command, launch.position.ranks);
     return run_session(
         launch, loaded,

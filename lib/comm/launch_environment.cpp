@@ -158,6 +158,9 @@ Launch read_launch(const std::map<std::string, std::string>& environment) {
     find_master(launch, variables);
     launch.launcher_serves_store = chosen.launcher == "torchrun" && launch.master_address &&
                                    variables.text("TORCHELASTIC_USE_AGENT_STORE") == "True";
+    if (chosen.launcher == "torchrun" || chosen.launcher == kOwnLauncher)
+      launch.restarts = {.done = variables.number("TORCHELASTIC_RESTART_COUNT").value_or(0),
+                         .allowed = variables.number("TORCHELASTIC_MAX_RESTARTS").value_or(0)};
   } else {
     launch.notice = notice_of_unused_tasks(variables);
   }

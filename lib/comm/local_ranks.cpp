@@ -35,9 +35,10 @@ struct Ending {
   int order() const { return WIFSIGNALED(status) ? 0 : exit_code() != static_cast<int>(ExitCode::peer) ? 1 : 2; }
 };
 
+/// Of one attempt: the ranks from their start until the last one has ended.
 class Supervisor {
  public:
-  explicit Supervisor(const LocalRanks& spec) : spec_(spec) {
+  Supervisor(const LocalRanks& spec, QueuedSignals& signals) : spec_(spec), signals_(signals) {
     ranks_.reserve(static_cast<size_t>(spec.count));
     for (int local = 0; local < spec.count; ++local) ranks_.emplace_back(spec, local, signals_.mask_before());
   }
@@ -64,10 +65,18 @@ class Supervisor {
       const char* others = spec_.count == 1     ? ""
                            : others_were_ended_ ? "; the others were ended"
                                                 : "; the others ended too";
-      std::fprintf(stderr, "trainopt: %s%s\n", failed_->text().c_str(), others);
+      const std::string then =
+          restarts() ? fmt::format("; restart {} of {}", spec_.restarts + 1, spec_.max_restarts) : "";
+      std::fprintf(stderr, "trainopt: %s%s%s\n", failed_->text().c_str(), others, then.c_str());
       return failed_->exit_code();
     }
     return stopped_by_ == 0 ? 0 : 128 + stopped_by_;
+  }
+
+  /// Whether to start all ranks again after run().
+  bool restarts() const {
+    return failed_ && failed_->exit_code() == static_cast<int>(ExitCode::peer) && !stop_sent_at_ &&
+           spec_.restarts < spec_.max_restarts;
   }
 
  private:
@@ -140,7 +149,7 @@ class Supervisor {
   }
 
   const LocalRanks& spec_;
-  QueuedSignals signals_;  // declared before the ranks, so that no SIGCHLD is missed
+  QueuedSignals& signals_;
   std::vector<RankProcess> ranks_;
   std::set<int> passed_on_;
   std::optional<Clock::time_point> stop_sent_at_;
@@ -156,13 +165,17 @@ int run_local_ranks(const LocalRanks& spec) {
   TRAINOPT_CHECK(spec.count > 0 && spec.nodes > 0 && spec.node_rank >= 0 && spec.node_rank < spec.nodes &&
                  !spec.command.empty());
   TRAINOPT_CHECK(spec.nodes == 1 || !spec.master_address.empty());
-  LocalRanks complete = spec;
-  if (complete.master_address.empty()) {
-    complete.master_address = "127.0.0.1";
-    complete.master_port = free_local_port();
+  std::fflush(stdout);    // the ranks' lines bypass stdio
+  QueuedSignals signals;  // before the ranks and between attempts, so that none is missed
+  LocalRanks attempt = spec;
+  for (attempt.restarts = 0;; ++attempt.restarts) {
+    const bool chosen_here = spec.master_address.empty();
+    if (chosen_here) attempt.master_address = "127.0.0.1";
+    attempt.master_port = chosen_here ? free_local_port() : spec.master_port + attempt.restarts;
+    Supervisor supervisor(attempt, signals);
+    const int code = supervisor.run();
+    if (!supervisor.restarts()) return code;
   }
-  std::fflush(stdout);  // the ranks' lines bypass stdio
-  return Supervisor(complete).run();
 }
 
 int free_local_port() {

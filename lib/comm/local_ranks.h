@@ -8,20 +8,23 @@
 namespace trainopt {
 
 struct LocalRanks {
-  int count = 1;                 ///< ranks on this machine; the same on every machine
-  int nodes = 1, node_rank = 0;  ///< number of machines, and this one's index
-  std::string master_address;    ///< empty, only on one machine: 127.0.0.1 and a free port
-  int master_port = 0;
-  std::vector<std::string> command;                ///< the first word is the program's path
+  int count = 1;                       ///< ranks on this machine; the same on every machine
+  int nodes = 1, node_rank = 0;        ///< number of machines, and this one's index
+  std::string master_address;          ///< empty, only on one machine: 127.0.0.1 and a free port
+  int master_port = 0;                 ///< restart r uses master_port + r, where no rank of an earlier attempt listens
+  int restarts = 0, max_restarts = 0;  ///< how often all ranks have been started again, and may be
+  std::vector<std::string> command;    ///< the first word is the program's path
   std::map<std::string, std::string> environment;  ///< complete; each rank's own variables override it
   double term_delay_s = 15;                        ///< between the first failure and SIGTERM to the others
   double grace_s = 5;                              ///< between SIGTERM and SIGKILL
 };
 
-/// Returns the exit code: 0 if all ranks ended with 0; the code of the first rank that failed, 7 if a signal killed it;
-/// 128 + n if the ranks were stopped by a forwarded signal n (INT, TERM, HUP, USR1, USR2). Names a failed rank on
-/// standard error. If the program cannot be started, throws UserError and leaves no process behind. Signals must reach
-/// this thread, so no other thread may be running.
+/// If a rank is killed or lost (7), all ranks are started again, at most `max_restarts` times; they learn from
+/// torchrun's TORCHELASTIC_RESTART_COUNT how often that was. Not after another failure, which would repeat, nor after a
+/// signal. Returns the exit code: 0 if all ranks ended with 0; the code of the first rank that failed, 7 if a signal
+/// killed it; 128 + n if the ranks were stopped by a forwarded signal n (INT, TERM, HUP, USR1, USR2). Names a failed
+/// rank on standard error. If the program cannot be started, throws UserError and leaves no process behind. Signals
+/// must reach this thread, so no other thread may be running.
 int run_local_ranks(const LocalRanks& spec);
 
 /// A TCP port of 127.0.0.1 that was free a moment ago. If another process takes it before rank 0 does, rank 0 reports

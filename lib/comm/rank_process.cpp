@@ -47,6 +47,8 @@ std::vector<std::string> variables_of(const LocalRanks& spec, int local_rank) {
   all["MASTER_ADDR"] = spec.master_address;
   all["MASTER_PORT"] = std::to_string(spec.master_port);
   all["TRAINOPT_LAUNCH"] = std::to_string(1);
+  all["TORCHELASTIC_RESTART_COUNT"] = std::to_string(spec.restarts);
+  all["TORCHELASTIC_MAX_RESTARTS"] = std::to_string(spec.max_restarts);
   std::vector<std::string> lines;
   for (const auto& [name, value] : all) lines.push_back(name + "=" + value);
   return lines;

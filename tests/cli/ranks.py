@@ -95,13 +95,15 @@ class Ranks:
         Ranks.started.append(self.processes[-1])
         return self
 
-    def rank(self, rank, of, *arguments, port, address="127.0.0.1", under=(), **how):
-        """Starts one rank as a script would; `under` is a command to run it under."""
+    def rank(self, rank, of, *arguments, port, address="127.0.0.1", under=(), local=None, **how):
+        """Starts one rank as a script would; `under` is a command to run it under, `local` its rank on its machine and
+        their number there."""
+        local = local or (rank, of)
         place = {
             "RANK": rank,
             "WORLD_SIZE": of,
-            "LOCAL_RANK": rank,
-            "LOCAL_WORLD_SIZE": of,
+            "LOCAL_RANK": local[0],
+            "LOCAL_WORLD_SIZE": local[1],
             "MASTER_ADDR": address,
             "MASTER_PORT": port,
         }
@@ -236,6 +238,39 @@ def close(folder, other, steps=None):
         ours, theirs = ours[-steps:], theirs[-steps:]
     assert len(ours) == len(theirs) and all(abs(a - b) <= 1e-5 * abs(b) for a, b in zip(ours, theirs)), (ours, theirs)
     return True
+
+
+@pytest.fixture
+def two_machines():
+    """Two network namespaces connected by a virtual cable."""
+    names = [f"trainopt-{os.getpid()}-{side}" for side in "ab"]
+    if not shutil.which("ip"):
+        pytest.skip("no ip")
+    try:
+        for name in names:
+            if subprocess.run(["ip", "netns", "add", name], capture_output=True).returncode != 0:
+                pytest.skip("this user may not create network namespaces")
+        cable = f"ip link add veth0 netns {names[0]} type veth peer name veth0 netns {names[1]}"
+        if (made := subprocess.run(cable.split(), capture_output=True, text=True)).returncode != 0:
+            pytest.skip(f"no virtual cable: {made.stderr}")
+        for number, name in enumerate(names):
+            for words in (f"addr add 10.99.77.{number + 1}/24 dev veth0", "link set veth0 up", "link set lo up"):
+                subprocess.run(["ip", "-n", name, *words.split()], check=True)
+        yield names
+    finally:
+        for name in names:
+            subprocess.run(["ip", "netns", "delete", name], capture_output=True)
+
+
+def inside(namespace, host):
+    """A command line that runs the rest of it in a network namespace, under that host name."""
+    rename = ["unshare", "--uts", "sh", "-c", 'hostname "$0"; exec "$@"', host]
+    return ["ip", "netns", "exec", namespace, *rename]
+
+
+def node_of_two(node, ranks):
+    """Options of `trainopt launch` on one of two machines."""
+    return ["-n", ranks, "--nnodes", 2, "--node-rank", node]
 
 
 def write_cifar10(trainopt, folder="data", **counts):

@@ -33,6 +33,12 @@ from conftest import TINY
         (["-n", "2", "--rendezvous", "host", "--", "run", "tiny.yaml"], "host:port"),
         (["-n", "2", "--rendezvous", ":1", "--", "run", "tiny.yaml"], "host:port"),
         (["-n", "2", "--rendezvous", "host:65536", "--", "run", "tiny.yaml"], "65536"),
+        (["-n", "2", "--max-restarts", "some", "--", "run", "tiny.yaml"], "--max-restarts"),
+        (["-n", "2", "--max-restarts", "1", "--", "compare", "tiny.yaml"], "--max-restarts is for run"),
+        (
+            ["-n", "2", "--max-restarts", "3", "--rendezvous", "host:65533", "--", "run", "tiny.yaml"],
+            "from 1 to 65532",
+        ),
     ],
 )
 def test_wrong_usage(trainopt, arguments, says):

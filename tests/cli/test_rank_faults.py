@@ -23,13 +23,16 @@ from ranks import (
     Ranks,
     free_port,
     check_resume,
+    inside,
     launch,
     launched,
+    node_of_two,
     kill_leftover_ranks,  # noqa: F401
     one_message,
     process_of,
     readme_section,
     started,
+    two_machines,  # noqa: F401
     write_cifar10,
 )
 
@@ -531,62 +534,12 @@ def test_bad_samples_of_every_rank_are_recorded(trainopt):
 # Two machines
 
 
-@pytest.fixture
-def two_machines():
-    """Two network namespaces connected by a virtual cable."""
-    names = [f"trainopt-{os.getpid()}-{side}" for side in "ab"]
-    if not shutil.which("ip"):
-        pytest.skip("no ip")
-    try:
-        for name in names:
-            if subprocess.run(["ip", "netns", "add", name], capture_output=True).returncode != 0:
-                pytest.skip("this user may not create network namespaces")
-        cable = f"ip link add veth0 netns {names[0]} type veth peer name veth0 netns {names[1]}"
-        if (made := subprocess.run(cable.split(), capture_output=True, text=True)).returncode != 0:
-            pytest.skip(f"no virtual cable: {made.stderr}")
-        for number, name in enumerate(names):
-            for words in (f"addr add 10.99.77.{number + 1}/24 dev veth0", "link set veth0 up", "link set lo up"):
-                subprocess.run(["ip", "-n", name, *words.split()], check=True)
-        yield names
-    finally:
-        for name in names:
-            subprocess.run(["ip", "netns", "delete", name], capture_output=True)
-
-
-def test_two_machines_without_a_common_loopback(trainopt, two_machines):
+def test_two_machines_without_a_common_loopback(trainopt, two_machines):  # noqa: F811
     trainopt.write("tiny.yaml", RECIPE)
     job = Ranks(trainopt)
     for node, name in enumerate(two_machines):
-        job.start(
-            [
-                "ip",
-                "netns",
-                "exec",
-                name,
-                "unshare",
-                "--uts",
-                "sh",
-                "-c",
-                'hostname "$0"; exec "$@"',
-                f"machine{node}",
-                PROGRAM,
-                "launch",
-                "-n",
-                "1",
-                "--nnodes",
-                "2",
-                "--node-rank",
-                node,
-                "--rendezvous",
-                "10.99.77.1:29511",
-                "--",
-                "run",
-                "tiny.yaml",
-                "--run-dir",
-                "out",
-                "--quiet",
-            ]
-        )
+        words = ["--rendezvous", "10.99.77.1:29511", "--", "run", "tiny.yaml", "--run-dir", "out", "--quiet"]
+        job.start([*inside(name, f"machine{node}"), PROGRAM, "launch", *node_of_two(node, 1), *words])
     results = job.ended()
     assert [result.code for result in results] == [0, 0], results
     assert [row["step"] for row in records(trainopt.folder / "out")] == [1, 2, 3, 4, 5, 6]

@@ -23,7 +23,7 @@ BLOCKS = [
     [shlex.split(line, comments=True) for line in block.splitlines()]
     for block in re.findall(r"```\n(.*?)```", readme_section("Several ranks"), re.DOTALL)
 ]
-STARTS, MACHINES, MEASURES, _, _, _, (REHEARSAL,), RESUMES = BLOCKS
+STARTS, MACHINES, MEASURES, _, _, (RESTARTS,), RESTARTED, _, (REHEARSAL,), RESUMES = BLOCKS
 
 
 @pytest.fixture
@@ -97,6 +97,13 @@ def test_measuring(trainopt, shell, words):
     shows = {"--each": columns, "--with": "overlap_comm=false", "--ceilings": "free communication"}
     shown = next((shown for word, shown in shows.items() if word in words), "set_to_none")
     assert " ".join(shown.split()) in " ".join(result.out.split()), result
+
+
+def test_restarting(trainopt, shell):
+    (result,) = shell(Ranks(trainopt), RESTARTS).ended()
+    died, goes_on = (" ".join(line) for line in RESTARTED)
+    assert result.code == 0 and died in result.err.replace("were ended", "ended too"), result
+    assert goes_on.split("goes on")[0] in result.err, "from which step depends on the disk"
 
 
 def test_rehearsing_silent_data_corruption(trainopt, shell):

@@ -321,6 +321,16 @@ TEST_CASE("only torchrun's agent serves the store") {
   CHECK_FALSE(read_launch(kOpenMpi).launcher_serves_store);
 }
 
+TEST_CASE("torchrun and trainopt launch say how often they have started the ranks again") {
+  const Variables restarted{{"TORCHELASTIC_RESTART_COUNT", "2"}, {"TORCHELASTIC_MAX_RESTARTS", "3"}};
+  for (const Variables& variables : {kTorchrun, with(kTorchrun, {{"TRAINOPT_LAUNCH", "1"}})}) {
+    CHECK(read_launch(variables).restarts.done == 0);
+    const Restarts restarts = read_launch(with(variables, restarted)).restarts;
+    CHECK((restarts.done == 2 && restarts.allowed == 3));
+  }
+  CHECK(read_launch(with(kOpenMpi, restarted)).restarts.done == 0);
+}
+
 TEST_CASE("incomplete and impossible variables are refused, and the message shows them") {
   struct Case {
     Variables variables;

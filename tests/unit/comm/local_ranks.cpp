@@ -238,6 +238,42 @@ TEST_CASE("a rank that fails while stopping counts as failed") {
   CHECK_THAT(launcher.errors(), ContainsSubstring("rank 1 ended with exit code 8"));
 }
 
+TEST_CASE("after a killed or lost rank all ranks are started again, on another port, as often as allowed") {
+  LocalRanks spec = ranks_that(
+      "echo $TORCHELASTIC_RESTART_COUNT/$TORCHELASTIC_MAX_RESTARTS $MASTER_PORT; test $RANK = 0 || exit 7; sleep 300");
+  spec.max_restarts = 2;
+  spec.master_address = "10.0.0.1";
+  spec.master_port = 5000;
+  spec.term_delay_s = 0.2;
+  Launcher lost(spec);
+  CHECK(lost.end() == 7);
+  CHECK(lost.lines() ==
+        Lines{"[0] 0/2 5000", "[0] 1/2 5001", "[0] 2/2 5002", "[1] 0/2 5000", "[1] 1/2 5001", "[1] 2/2 5002"});
+  const std::string sentence = "trainopt: rank 1 ended with exit code 7; the others were ended";
+  CHECK(lost.errors() == sentence + "; restart 1 of 2\n" + sentence + "; restart 2 of 2\n" + sentence + "\n");
+
+  spec.command.back() = "test $TORCHELASTIC_RESTART_COUNT = 1 || kill -9 $$";
+  Launcher killed(spec);
+  CHECK(killed.end() == 0);
+  CHECK_THAT(killed.errors(), ContainsSubstring("(Killed)") && ContainsSubstring("; restart 1 of 2\n"));
+}
+
+TEST_CASE("ranks are not started again after a failure that would repeat, nor after a signal") {
+  LocalRanks spec = ranks_that("echo $TORCHELASTIC_RESTART_COUNT; exit 2", 1);
+  spec.max_restarts = 2;
+  Launcher wrong(spec);
+  CHECK(wrong.end() == 2);
+  CHECK(wrong.out() == "0\n");
+
+  // A rank that is lost while all stop.
+  spec.command.back() = "trap 'exit 7' TERM; echo $TORCHELASTIC_RESTART_COUNT; while true; do sleep 0.02; done";
+  Launcher stopped(spec);
+  stopped.wait_for({"0"});
+  stopped.signal(SIGTERM);
+  CHECK(stopped.end() == 7);
+  CHECK(stopped.out() == "0\n");
+}
+
 TEST_CASE("an ignored SIGHUP (nohup) is not forwarded") {
   struct sigaction ignore {
   }, before{};
