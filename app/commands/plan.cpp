@@ -18,7 +18,7 @@ Command add_plan(CLI::App& app) {
   command
       ->add_option("--assume", *assumptions,
                    "Plan for another machine: gpus=8,ranks=8,arch=sm_90,memory_gib=80,cores=64; memory_gib is the "
-                   "memory of the GPU or, for a plan on the CPU, of the machine")
+                   "memory of the GPU or, for a plan on the CPU, of the machine; machines=2: ranks on so many of them")
       ->check([](const std::string& text) { return text.empty() ? "must not be empty" : ""; });
   recipes->add_to(*command);
   return [=](const CommandContext& context) {

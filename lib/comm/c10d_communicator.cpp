@@ -201,7 +201,7 @@ std::unique_ptr<Exchange> C10dCommunicator::receive(at::Tensor data, int64_t fro
 std::unique_ptr<Communicator> C10dCommunicator::among(const std::vector<int64_t>& ranks) {
   const std::string name = fmt::format("{}/{}", groups_++, fmt::join(ranks, ","));
   if (ranks.size() == 1) return make_single_communicator();
-  return connect_(name, position_among(ranks, position_.rank));
+  return connect_(name, position_among(ranks, position_));
 }
 
 std::vector<double> C10dCommunicator::gather(std::span<const double> mine) {

@@ -80,11 +80,16 @@ std::vector<std::string> gather_texts(Communicator& communicator, std::string_vi
   return texts;
 }
 
-RankPosition position_among(const std::vector<int64_t>& ranks, int64_t rank) {
-  const auto found = std::find(ranks.begin(), ranks.end(), rank);
+RankPosition position_among(const std::vector<int64_t>& ranks, const RankPosition& position) {
+  const auto found = std::find(ranks.begin(), ranks.end(), position.rank);
   TRAINOPT_CHECK(found != ranks.end());
-  const int64_t index = found - ranks.begin(), count = static_cast<int64_t>(ranks.size());
-  return {.rank = index, .ranks = count, .local_rank = index, .local_ranks = count};
+  const auto is_here = [&](int64_t rank) {
+    return rank / position.local_ranks == position.rank / position.local_ranks;
+  };
+  return {.rank = found - ranks.begin(),
+          .ranks = std::ssize(ranks),
+          .local_rank = std::count_if(ranks.begin(), found, is_here),
+          .local_ranks = std::count_if(ranks.begin(), ranks.end(), is_here)};
 }
 
 std::unique_ptr<Communicator> make_single_communicator() { return std::make_unique<SingleCommunicator>(); }

@@ -89,7 +89,8 @@ std::vector<std::string> gather_texts(Communicator& communicator, std::string_vi
 
 std::unique_ptr<Communicator> make_single_communicator();
 
-/// The position of `rank` in a communicator of these ranks (among()), which are taken to be on one machine.
-RankPosition position_among(const std::vector<int64_t>& ranks, int64_t rank);
+/// The position in a communicator of these ranks (among()) of the rank at `position`, on whose job's machines as many
+/// ranks follow each other as on its own.
+RankPosition position_among(const std::vector<int64_t>& ranks, const RankPosition& position);
 
 }  // namespace trainopt

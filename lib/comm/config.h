@@ -5,16 +5,18 @@
 
 namespace trainopt {
 
-enum class ShardingStrategy { none, zero1, zero2, zero3 };
+enum class ShardingStrategy { none, zero1, zero2, zero3, hybrid };
 template <>
 struct Choices<ShardingStrategy> {
   static constexpr std::array all = {Choice<ShardingStrategy>{"none", ShardingStrategy::none},
                                      Choice<ShardingStrategy>{"zero1", ShardingStrategy::zero1},
                                      Choice<ShardingStrategy>{"zero2", ShardingStrategy::zero2},
                                      Choice<ShardingStrategy>{"zero3", ShardingStrategy::zero3},
+                                     Choice<ShardingStrategy>{"hybrid", ShardingStrategy::hybrid},
                                      Choice<ShardingStrategy>{"NO_SHARD", ShardingStrategy::none},
                                      Choice<ShardingStrategy>{"SHARD_GRAD_OP", ShardingStrategy::zero2},
-                                     Choice<ShardingStrategy>{"FULL_SHARD", ShardingStrategy::zero3}};
+                                     Choice<ShardingStrategy>{"FULL_SHARD", ShardingStrategy::zero3},
+                                     Choice<ShardingStrategy>{"HYBRID_SHARD", ShardingStrategy::hybrid}};
 };
 
 enum class CommBackend { automatic, nccl, gloo };
@@ -132,7 +134,7 @@ template <class V>
 void describe(V& v, ParallelConfig& c) {
   v.field("sharding_strategy", c.sharding_strategy,
           "What is sharded: nothing (none, DDP), optimizer state (zero1), also gradients (zero2), also parameters "
-          "(zero3).");
+          "(zero3); zero3 inside each machine, with copies on the others (hybrid).");
   v.field("backend", c.backend, "auto: nccl on GPUs, gloo on CPUs.");
   v.section("wrap", c.wrap, "What ZeRO gathers at once.");
   v.field("bucket_cap_mb", c.bucket_cap_mb, "Size of a gradient bucket, in MiB.", in_range(0.001, 65536),

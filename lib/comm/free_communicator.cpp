@@ -64,7 +64,7 @@ class FreeCommunicator : public ProcessGroupCommunicator {
     return std::make_unique<NoExchange>();
   }
   std::unique_ptr<Communicator> among(const std::vector<int64_t>& ranks) override {
-    return make_free_communicator(position_among(ranks, position_.rank));
+    return make_free_communicator(position_among(ranks, position_));
   }
   std::vector<double> gather(std::span<const double> mine) override {
     std::vector<double> all;

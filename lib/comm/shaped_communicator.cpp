@@ -29,7 +29,7 @@ class ShapedCommunicator : public Communicator {
   std::unique_ptr<Exchange> send(at::Tensor data, int64_t) override { return std::make_unique<HeldMemory>(data); }
   std::unique_ptr<Exchange> receive(at::Tensor, int64_t) override { return std::make_unique<HeldMemory>(); }
   std::unique_ptr<Communicator> among(const std::vector<int64_t>& ranks) override {
-    return make_shaped_communicator(position_among(ranks, position_.rank), device_);
+    return make_shaped_communicator(position_among(ranks, position_), device_);
   }
   std::vector<double> gather(std::span<const double> mine) override {
     std::vector<double> all;

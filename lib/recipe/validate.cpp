@@ -145,20 +145,24 @@ void check_parallel(const Recipe& recipe, const std::set<std::string>& changed, 
   const bool sharded = parallel.sharding_strategy != ShardingStrategy::none,
              stale = parallel.async_updates.staleness > 0;
   if (sharded && changed.contains("parallel.bucket_cap_mb"))
-    problems.push_back(
-        {"parallel.bucket_cap_mb",
-         "only sharding_strategy none has buckets; zero1, zero2 and zero3 send units: use parallel.wrap instead"});
+    problems.push_back({"parallel.bucket_cap_mb",
+                        "only sharding_strategy none has buckets; zero1, zero2, zero3 and hybrid send units: use "
+                        "parallel.wrap instead"});
   if (!sharded && (changed.contains("parallel.wrap.policy") || changed.contains("parallel.wrap.min_parameters")))
-    problems.push_back({"parallel.wrap", "only zero1, zero2 and zero3 use this; remove this key"});
+    problems.push_back({"parallel.wrap", "only zero1, zero2, zero3 and hybrid use this; remove this key"});
   if (parallel.wrap.policy != WrapPolicy::size && changed.contains("parallel.wrap.min_parameters"))
     problems.push_back({"parallel.wrap.min_parameters", "needs parallel.wrap.policy: size"});
   if (parallel.sync_batch_norm && !is_resnet(recipe.model.name))
     problems.push_back({"parallel.sync_batch_norm",
                         fmt::format("the {} has no batch-norm; remove this key", word_of(recipe.model.name))});
-  if (parallel.check_replicas_every > 0 && parallel.sharding_strategy == ShardingStrategy::zero3)
-    problems.push_back({"parallel.check_replicas_every",
-                        "zero3 keeps each weight on one rank only, so there are no copies to compare; remove this key "
-                        "or use sharding_strategy none, zero1 or zero2"});
+  if (parallel.check_replicas_every > 0 &&
+      (parallel.sharding_strategy == ShardingStrategy::zero3 || parallel.sharding_strategy == ShardingStrategy::hybrid))
+    problems.push_back(
+        {"parallel.check_replicas_every",
+         fmt::format("{} keeps each weight on one rank only{}, so there are no copies to compare; remove "
+                     "this key or use sharding_strategy none, zero1 or zero2",
+                     word_of(parallel.sharding_strategy),
+                     parallel.sharding_strategy == ShardingStrategy::hybrid ? " of a machine" : "")});
   if (stale && sharded)
     problems.push_back({"parallel.async_updates.staleness", "needs parallel.sharding_strategy: none"});
   if (stale && changed.contains("parallel.bucket_cap_mb"))

@@ -68,6 +68,7 @@ AssumedJob assume(Machine machine, const std::string& assumptions) {
   machine.gpu_trouble.clear();  // of this machine's GPUs
   machine.gpu_caution.clear();
   std::optional<int64_t> ranks;
+  int64_t machines = 1;
   std::set<std::string> given;
   std::istringstream parts(assumptions);
   for (std::string part; std::getline(parts, part, ',');) {
@@ -83,14 +84,19 @@ AssumedJob assume(Machine machine, const std::string& assumptions) {
       machine.gpu_memory_bytes = machine.memory_bytes = gibibytes(part, value);  // whichever trains
     } else if (key == "ranks") {
       ranks = at_least_one(part, value);
+    } else if (key == "machines") {
+      machines = at_least_one(part, value);
     } else if (key == "cores") {
       machine.cores = static_cast<int>(at_least_one(part, value));
     } else {
       throw UserError(fmt::format(
-          "--assume knows gpus, ranks, arch, memory_gib and cores, as in gpus=8,arch=sm_90,memory_gib=80: {}", part));
+          "--assume knows gpus, ranks, machines, arch, memory_gib and cores, as in gpus=8,arch=sm_90,memory_gib=80: {}",
+          part));
     }
   }
-  const int64_t all = ranks.value_or(std::max(1, machine.gpus));  // one per GPU
+  const int64_t all = ranks.value_or(machines * std::max(1, machine.gpus));  // one per GPU
+  if (all % machines != 0)
+    throw UserError(fmt::format("--assume needs as many ranks on every machine: {} ranks, {} machines", all, machines));
   if (machine.gpus == 0) {
     machine.sm = 0;
     machine.gpu_memory_bytes = 0;
@@ -99,7 +105,7 @@ AssumedJob assume(Machine machine, const std::string& assumptions) {
     if (machine.gpu_memory_bytes == 0) machine.gpu_memory_bytes = int64_t{80} << 30;
     if (machine.gpu.empty()) machine.gpu = "GPU";
   }
-  return {machine, {.rank = 0, .ranks = all, .local_rank = 0, .local_ranks = all}};
+  return {machine, {.rank = 0, .ranks = all, .local_rank = 0, .local_ranks = all / machines}};
 }
 
 }  // namespace trainopt

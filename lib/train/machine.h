@@ -37,9 +37,9 @@ struct AssumedJob {
   Machine machine;
   RankPosition position;
 };
-/// `machine` changed by assumptions such as "gpus=8,ranks=8,arch=sm_90,memory_gib=80,cores=64"; memory_gib is the
-/// memory of the GPU and of the machine, whichever trains. Without `ranks` there is one rank per GPU. Throws UserError
-/// for unknown keys or invalid values.
+/// `machine` changed by assumptions such as "gpus=8,machines=2,ranks=16,arch=sm_90,memory_gib=80,cores=64"; memory_gib
+/// is the memory of the GPU and of the machine, whichever trains. Without `ranks` there is one rank per GPU of each
+/// machine. Throws UserError for unknown keys or invalid values.
 AssumedJob assume(Machine machine, const std::string& assumptions);
 
 }  // namespace trainopt

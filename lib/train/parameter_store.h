@@ -75,6 +75,8 @@ class ParameterStore {
   // Save and load what a store keeps between steps besides the parameters.
   virtual void save_pending(ArchiveWriter&) const {}
   virtual void load_pending(const ArchiveReader&) {}
+  /// Those that the store has made besides the job's.
+  virtual std::vector<Communicator*> communicators() { return {}; }
   // Bytes that this rank holds between steps.
   virtual int64_t parameter_bytes() const;
   virtual int64_t gradient_bytes() const;

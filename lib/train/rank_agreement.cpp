@@ -25,17 +25,20 @@ void RankAgreement::broadcast_buffers(const Model& model, Communicator& replicas
   drop_traffic();
 }
 
-double RankAgreement::add_traffic(PendingRecord& record) {
-  if (communicator_.ranks() == 1) return 0;
+RankAgreement::Sent RankAgreement::add_traffic(PendingRecord& record) {
+  Sent sent;
+  if (communicator_.ranks() == 1) return sent;
   std::array<int64_t, kCollectiveCount> bytes{};
-  double waited_ms = 0, sent = 0;
+  double waited_ms = 0;
   for (Communicator* communicator : counted_) {
     Traffic traffic = communicator->take_traffic();
     for (size_t i = 0; i < kCollectiveCount; ++i) bytes[i] += traffic.bytes[i];
     waited_ms += traffic.waited_ms;
     for (auto& stall : traffic.stalls) record.add(Metric::comm_exposed_ms, std::move(stall));
     traffic.bytes[static_cast<size_t>(Collective::send)] = 0;
-    sent += traffic.wire_bytes(communicator->ranks());
+    const double wire = traffic.wire_bytes(communicator->ranks());
+    sent.all += wire;
+    if (communicator->position().local_ranks == 1) sent.across += wire;
   }
   constexpr Metric kMetrics[kCollectiveCount] = {Metric::all_reduce_mib, Metric::reduce_scatter_mib,
                                                  Metric::all_gather_mib, Metric::broadcast_mib, Metric::send_mib};

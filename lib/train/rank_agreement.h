@@ -42,9 +42,13 @@ class RankAgreement {
 
   /// Also count this communicator's traffic. It must outlive this object.
   void also_count(Communicator& communicator) { counted_.push_back(&communicator); }
-  /// Adds the traffic since the last call: MiB per collective, and the time spent waiting for it. Returns the bytes
-  /// that this rank sent in collectives; what it sent to single ranks is in the record only.
-  double add_traffic(PendingRecord& record);
+  /// Bytes that this rank sent in collectives; `across`: between ranks of which each is on another machine. What it
+  /// sent to single ranks is in the record only.
+  struct Sent {
+    double all = 0, across = 0;
+  };
+  /// Adds the traffic since the last call: MiB per collective, and the time spent waiting for it.
+  Sent add_traffic(PendingRecord& record);
   /// Discards the traffic since the last call, which belongs to no step.
   void drop_traffic() const {
     for (Communicator* communicator : counted_) communicator->take_traffic();

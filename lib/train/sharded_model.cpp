@@ -10,7 +10,7 @@ std::optional<c10::ScalarType> wire_type(const ParallelConfig& config) {
   return c10::kBFloat16;
 }
 
-ShardedModel sharded_model(const Plan& plan, const ParallelConfig& config, int64_t ranks) {
+ShardedModel sharded_model(const Plan& plan, const ParallelConfig& config, const RankPosition& position) {
   struct {
     int64_t operator()(const SgdConfig& c) const { return c.momentum != 0; }
     int64_t operator()(const AdamConfig&) const { return 2; }
@@ -18,7 +18,8 @@ ShardedModel sharded_model(const Plan& plan, const ParallelConfig& config, int64
   return {.parameters = plan.stages.parameters,
           .bfloat16_parameters = plan.model.bfloat16_parameters,
           .states = std::visit(states, plan.optimizer_config),
-          .ranks = ranks,
+          .ranks = position.ranks,
+          .local_ranks = position.local_ranks,
           .micro_batches = plan.data.accumulation,
           .wire_bytes_each = wire_type(config) ? 2 : 4,
           .late_updates = config.async_updates.staleness > 0};

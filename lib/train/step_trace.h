@@ -72,6 +72,7 @@ struct StepTrace {
   int64_t gradients_at_start = 0;  ///< number of gradients that existed before the step's first backward
   int64_t parameter_bytes = 0, gradient_bytes = 0, optimizer_bytes = 0;  ///< held by this rank
   double sent_bytes = 0;            ///< by this rank in the step's collectives, computed with wire_bytes()
+  double across_bytes = 0;          ///< of these, in collectives between ranks of which each is on another machine
   int64_t largest_micro_batch = 0;  ///< in samples, of the run so far; before a pipeline divides it
 
   MemoryPeak memory;                                    ///< of the step; step 0 if no recorder was there

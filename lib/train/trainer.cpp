@@ -230,8 +230,10 @@ void Trainer::add_memory_and_traffic(PendingRecord& record) {
   record.set(Metric::parameters_mib, mib(parameters_->parameter_bytes()));
   record.set(Metric::gradients_mib, mib(gradient_bytes_));
   record.set(Metric::optimizer_mib, mib(optimizer_->state_bytes()));
-  const double sent_bytes = ranks_.add_traffic(record);
-  if (outcome_.trace.step == outcome_.steps) outcome_.trace.sent_bytes = sent_bytes;
+  const RankAgreement::Sent sent = ranks_.add_traffic(record);
+  if (outcome_.trace.step != outcome_.steps) return;
+  outcome_.trace.sent_bytes = sent.all;
+  outcome_.trace.across_bytes = sent.across;
 }
 
 bool Trainer::evaluation_due() const {

@@ -54,6 +54,7 @@ void Trainer::build(const std::filesystem::path& run_dir, const Persistence& per
     const MemoryScope scope({.use = MemoryUse::gradients});
     parameters_ = plan_.parameters.build(context);
   }
+  for (Communicator* of_store : parameters_->communicators()) ranks_.also_count(*of_store);
   context.parameters = parameters_.get();
   task_ = plan_.task.build(context);
   precision_ = plan_.precision.build(context);

@@ -118,6 +118,7 @@ def test_plan_for_another_machine(trainopt):
         ("memory_gib=nan", "a number above 0", "memory_gib=nan"),
         ("memory_gib=80GiB", "such as 80 or 7.5", "memory_gib=80GiB"),
         ("gpus=1,arch=sm_80,gpus=1", "a key twice: gpus"),
+        ("ranks=3,machines=2", "as many ranks on every machine", "3 ranks, 2 machines"),
     ]:
         trainopt.refused("plan", "tiny.yaml", "--assume", wrong, says=says)
 

@@ -23,7 +23,7 @@ BLOCKS = [
     [shlex.split(line, comments=True) for line in block.splitlines()]
     for block in re.findall(r"```\n(.*?)```", readme_section("Several ranks"), re.DOTALL)
 ]
-STARTS, MACHINES, MEASURES, _, _, (RESTARTS,), RESTARTED, _, (REHEARSAL,), RESUMES = BLOCKS
+STARTS, MACHINES, MEASURES, _, _, _, (RESTARTS,), RESTARTED, _, (REHEARSAL,), RESUMES = BLOCKS
 
 
 @pytest.fixture

@@ -18,7 +18,8 @@ struct Trained {
 };
 
 /// `recipe.data.batch_size` is per rank; one rank uses the ordinary trainer.
-inline Trained train_as(int64_t ranks, const Recipe& recipe, const Persistence& persistence = {}) {
+inline Trained train_as(int64_t ranks, const Recipe& recipe, const Persistence& persistence = {},
+                        int64_t machines = 1) {
   Trained result;
   const auto train = [&](const RankPosition& position, std::shared_ptr<Communicator> communicator) {
     const Plan plan = make_plan(recipe, Machine{.cpu = "test", .cores = 1}, position);
@@ -42,9 +43,12 @@ inline Trained train_as(int64_t ranks, const Recipe& recipe, const Persistence& 
   // Set once for all threads, so that each trainer's own guard finds nothing to change in their shared state.
   const BackendGuard settings(
       make_plan(recipe, Machine{.cpu = "test"}, {.ranks = ranks, .local_ranks = ranks}).backend);
-  as_ranks(ranks, [&](Job&, Communicator& communicator) {
-    train(communicator.position(), std::shared_ptr<Communicator>(&communicator, [](Communicator*) {}));
-  });
+  as_ranks(
+      ranks,
+      [&](Job&, Communicator& communicator) {
+        train(communicator.position(), std::shared_ptr<Communicator>(&communicator, [](Communicator*) {}));
+      },
+      60, machines);
   return result;
 }
 

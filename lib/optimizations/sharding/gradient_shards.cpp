@@ -97,8 +97,18 @@ void GradientShards::finish_oldest() {
     own_.add_(flight.shard);
 }
 
-void GradientShards::finish() {
+void GradientShards::finish_shares() {
   while (!in_flight_.empty()) finish_oldest();
+  if (!options_.copies) return;
+  of_copies_ = options_.wire_type ? own_.to(*options_.wire_type) : own_;
+  between_copies_ = options_.copies->all_reduce(of_copies_);
+}
+
+void GradientShards::finish() {
+  if (!options_.copies) return;
+  std::exchange(between_copies_, nullptr)->wait();
+  if (!of_copies_.is_same(own_)) own_.copy_(of_copies_);
+  of_copies_.reset();
 }
 
 void GradientShards::clear() {

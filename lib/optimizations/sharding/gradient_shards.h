@@ -1,5 +1,5 @@
 // The gradients of a flat unit: when backward completes them, they are reduce-scattered, so that each rank holds its
-// share of their sum over the ranks.
+// share of their sum over the ranks. With hybrid sharding, the shares are then summed over the machines.
 #pragma once
 
 #include "optimizations/sharding/flat_unit.h"
@@ -14,6 +14,7 @@ struct GradientShardsOptions {
   bool keeps_full = false;  ///< micro-batches accumulate locally and only the last one sends; otherwise each one sends
   bool overlap = true;      ///< false: nothing is sent before backward has ended
   std::optional<at::ScalarType> wire_type;  ///< gradients are rounded to this type for the exchange
+  Communicator* copies = nullptr;  ///< between the ranks that hold the same share; null: it is on this rank only
 };
 
 class GradientShards {
@@ -29,7 +30,9 @@ class GradientShards {
   /// Call after the last micro-batch. Sends gradients that were not complete (a parameter that the loss does not depend
   /// on has none) or that were not to overlap.
   void send_pending();
-  /// Waits for the exchanges; own() is then the sum over the step and the ranks.
+  /// Waits for the exchanges of shares, and starts those between their copies.
+  void finish_shares();
+  /// Waits for all exchanges; own() is then the sum over the step and the ranks. Call after finish_shares().
   void finish();
   void clear();
 
@@ -59,6 +62,8 @@ class GradientShards {
   size_t taken_ = 0;                   ///< pieces of this micro-batch that have arrived
   bool sends_ = false, sent_ = false;  ///< whether this micro-batch's gradients are to be sent, and were sent
   std::deque<InFlight> in_flight_;
+  at::Tensor of_copies_;  ///< own(), or rounded for the exchange
+  std::unique_ptr<Exchange> between_copies_;
 };
 
 }  // namespace trainopt

@@ -3,6 +3,7 @@
 #include "device/tensor.h"
 #include "optimizations/sharding/flat_unit.h"
 #include "optimizations/sharding/gradient_shards.h"
+#include "optimizations/sharding/machine_groups.h"
 #include "optimizations/sharding/sharding_receipt.h"
 #include "train/autograd_hooks.h"
 #include "train/plan.h"
@@ -36,11 +37,21 @@ std::vector<NamedTensors> groups_of(const Model& model, const WrapConfig& wrap, 
 
 class ShardedParameters : public ParameterStore {
  public:
-  ShardedParameters(const BuildContext& context, const ParallelConfig& config)
-      : communicator_(*context.replicas), strategy_(config.sharding_strategy) {
+  /// `machines`: of a hybrid, otherwise empty.
+  ShardedParameters(const BuildContext& context, const ParallelConfig& config, MachineGroups machines)
+      : job_(*context.replicas),
+        machines_(std::move(machines)),
+        communicator_(machines_.inside ? *machines_.inside : job_),
+        keeps_full_(config.sharding_strategy == ShardingStrategy::zero1 ||
+                    config.sharding_strategy == ShardingStrategy::zero2) {
     std::vector<size_t> group_of_unit;
     for (const auto& parameters : groups_of(*context.model, config.wrap, group_of_unit))
-      groups_.push_back(std::make_unique<Group>(parameters, communicator_, strategy_, config));
+      groups_.push_back(std::make_unique<Group>(
+          parameters, communicator_, keeps_full_,
+          GradientShardsOptions{.keeps_full = config.sharding_strategy == ShardingStrategy::zero1,
+                                .overlap = config.overlap_comm,
+                                .wire_type = wire_type(config),
+                                .copies = machines_.across.get()}));
     for (const auto& group : groups_)
       for (const auto& piece : group->unit.pieces()) {
         const auto range = group->unit.own_range(piece);
@@ -80,13 +91,13 @@ class ShardedParameters : public ParameterStore {
   /// Every rank has updated its share. The next forward waits for the gathered parameters unit by unit.
   void updated() override {
     for (auto& group : groups_) group->unit.mark_stale();
-    if (strategy_ != ShardingStrategy::zero3)
+    if (keeps_full_)
       for (auto& group : groups_) group->unit.gather();
   }
 
   NamedTensors replicated() override {
     NamedTensors all;
-    if (strategy_ == ShardingStrategy::zero3) return all;
+    if (!keeps_full_) return all;
     for (auto& group : groups_) {
       group->unit.use();
       for (const auto& piece : group->unit.pieces()) all.emplace_back(piece.name, piece.parameter);
@@ -99,7 +110,7 @@ class ShardedParameters : public ParameterStore {
     each_full(tensors, archive.shapes_only(), [&](const FlatPiece& piece, const at::Tensor& full) {
       if (archive.shapes_only())
         archive.own_tensor(prefix + piece.name, at::empty(piece.sizes, at::TensorOptions(at::kMeta).dtype(at::kFloat)));
-      else if (next++ % communicator_.ranks() == communicator_.rank())
+      else if (next++ % job_.ranks() == job_.rank())
         archive.own_tensor(prefix + piece.name, full.clone());
     });
   }
@@ -115,15 +126,18 @@ class ShardedParameters : public ParameterStore {
   NamedTensors complete(const std::vector<at::Tensor>& tensors) const override {
     NamedTensors all;
     each_full(tensors, false, [&](const FlatPiece& piece, const at::Tensor& tensor) {
-      if (communicator_.rank() == 0) all.emplace_back(piece.name, tensor.clone());
+      if (job_.rank() == 0) all.emplace_back(piece.name, tensor.clone());
     });
     return all;
   }
 
+  std::vector<Communicator*> communicators() override {
+    if (!machines_.inside) return {};
+    return {machines_.inside.get(), machines_.across.get()};
+  }
   int64_t parameter_bytes() const override {
     int64_t numbers = 0;
-    for (const auto& group : groups_)
-      numbers += strategy_ == ShardingStrategy::zero3 ? group->unit.shard_size() : group->unit.padded();
+    for (const auto& group : groups_) numbers += keeps_full_ ? group->unit.padded() : group->unit.shard_size();
     return 4 * numbers;
   }
   int64_t gradient_bytes() const override {
@@ -135,8 +149,9 @@ class ShardedParameters : public ParameterStore {
  protected:
   GradientMemory complete_gradients() override {
     for (auto& group : groups_) group->gradients.send_pending();
+    for (auto& group : groups_) group->gradients.finish_shares();
     for (auto& group : groups_) group->gradients.finish();
-    if (strategy_ == ShardingStrategy::zero3)
+    if (!keeps_full_)
       for (auto& group : groups_) group->unit.release();
     GradientMemory memory{.tensors = gradients(), .communicator = &communicator_};
     for (const auto& group : groups_) memory.shards.push_back(group->gradients.own());
@@ -145,16 +160,10 @@ class ShardedParameters : public ParameterStore {
 
  private:
   struct Group {
-    Group(const NamedTensors& parameters, Communicator& communicator, ShardingStrategy strategy,
-          const ParallelConfig& config)
-        : unit(parameters, communicator, strategy != ShardingStrategy::zero3),
-          gradients(unit, communicator,
-                    {.keeps_full = strategy == ShardingStrategy::zero1,
-                     .overlap = config.overlap_comm,
-                     .wire_type = wire_type(config)},
-                    [this, strategy] {
-                      if (strategy == ShardingStrategy::zero3) unit.release();
-                    }) {}
+    Group(const NamedTensors& parameters, Communicator& communicator, bool keeps_full,
+          const GradientShardsOptions& options)
+        : unit(parameters, communicator, keeps_full),
+          gradients(unit, communicator, options, [this] { unit.release(); }) {}
     FlatUnit unit;
     GradientShards gradients;
   };
@@ -179,7 +188,7 @@ class ShardedParameters : public ParameterStore {
       store_.use(group_, +1);
       for (const size_t group : shared_) store_.groups_[group]->unit.use();
       at::Tensor output = inner_->forward(input, context);
-      if (store_.strategy_ != ShardingStrategy::zero3) return output;
+      if (store_.keeps_full_) return output;
       before_backward_of(output, [this] { store_.use(group_, -1); });
       const bool backward_follows = context.training && group_ + 1 == store_.groups_.size();
       if (last_of_group_ && !backward_follows) store_.groups_[group_]->unit.release();
@@ -221,8 +230,10 @@ class ShardedParameters : public ParameterStore {
     }
   }
 
-  Communicator& communicator_;
-  ShardingStrategy strategy_;
+  Communicator& job_;
+  MachineGroups machines_;
+  Communicator& communicator_;                  // between the ranks that share the parameters
+  bool keeps_full_;                             // every rank keeps all parameters
   std::vector<std::unique_ptr<Group>> groups_;  // in forward order
   NamedTensors parameters_;                     // this rank's pieces, flat
   std::vector<ParameterPart> parts_;            // where each of parameters_ lies
@@ -232,7 +243,9 @@ class ShardedParameters : public ParameterStore {
 
 std::unique_ptr<ParameterStore> make_sharded_parameters(const BuildContext& context, const ParallelConfig& config) {
   broadcast_state(*context.model, *context.replicas);
-  return std::make_unique<ShardedParameters>(context, config);
+  return std::make_unique<ShardedParameters>(
+      context, config,
+      config.sharding_strategy == ShardingStrategy::hybrid ? connect_machines(*context.replicas) : MachineGroups());
 }
 
 }  // namespace trainopt

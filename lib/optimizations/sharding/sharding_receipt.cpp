@@ -26,20 +26,25 @@ void broadcast_state(const Model& model, Communicator& communicator) {
 
 MakeReceipt sharding_receipt(const Plan& plan, const ParallelConfig& config) {
   const ShardingCosts formula =
-      sharding_costs(config.sharding_strategy, sharded_model(plan, config, plan.stages.replica.ranks));
-  return [formula](const StepTrace& seen) {
+      sharding_costs(config.sharding_strategy, sharded_model(plan, config, plan.stages.replica));
+  const bool hybrid = config.sharding_strategy == ShardingStrategy::hybrid;
+  return [formula, hybrid](const StepTrace& seen) {
     if (seen.step == 0)
       return Receipt{.observed = "no step was observed", .effective = false, .reason = "the run was too short"};
     const auto text = [](const char* what, double measured, double by_formula) {
       return fmt::format("{} {} ({})", what, human_bytes(measured), human_bytes(by_formula));
     };
+    const std::string sent = hybrid ? text("sent inside the machine", seen.sent_bytes - seen.across_bytes,
+                                           formula.sent_bytes - formula.across_bytes) +
+                                          text(", to other machines", seen.across_bytes, formula.across_bytes)
+                                    : text("sent", seen.sent_bytes, formula.sent_bytes);
     const bool as_formula = near(seen.sent_bytes, formula.sent_bytes) &&
+                            (!hybrid || near(seen.across_bytes, formula.across_bytes)) &&
                             near(static_cast<double>(seen.parameter_bytes), formula.parameter_bytes) &&
                             near(static_cast<double>(seen.gradient_bytes), formula.gradient_bytes) &&
                             near(static_cast<double>(seen.optimizer_bytes), formula.optimizer_bytes);
     return Receipt{
-        .observed = fmt::format("per rank, measured (predicted): {}, {}, {}, {}",
-                                text("sent", seen.sent_bytes, formula.sent_bytes),
+        .observed = fmt::format("per rank, measured (predicted): {}, {}, {}, {}", sent,
                                 text("parameters", static_cast<double>(seen.parameter_bytes), formula.parameter_bytes),
                                 text("gradients", static_cast<double>(seen.gradient_bytes), formula.gradient_bytes),
                                 text("optimizer", static_cast<double>(seen.optimizer_bytes), formula.optimizer_bytes)),

@@ -109,6 +109,24 @@ TEST_CASE("several exchanges can be in flight at once") {
   });
 }
 
+TEST_CASE("some of the ranks have a communicator of their own, which knows their machines and counts their traffic") {
+  const auto work = [](Job&, Communicator& job) {
+    const int64_t rank = job.rank(), first = rank / 2 * 2;
+    const auto inside = job.among({first, first + 1}), across = job.among({rank % 2, rank % 2 + 2});
+    require(inside->position() == RankPosition{rank % 2, 2, rank % 2, 2}, "inside a machine");
+    require(across->position() == RankPosition{rank / 2, 2, 0, 1}, "across machines");
+    at::Tensor of_machine = numbers(rank, 5), of_both = numbers(rank, 5);
+    inside->all_reduce(of_machine)->wait();
+    across->all_reduce(of_both)->wait();
+    require_equal(of_machine, numbers(first, 5) + numbers(first + 1, 5));
+    require_equal(of_both, numbers(rank % 2, 5) + numbers(rank % 2 + 2, 5));
+    require(inside->take_traffic().wire_bytes(2) == 20, "one all-reduce of 20 bytes");
+    require(job.take_traffic().bytes == Traffic().bytes, "not counted twice");
+    require(job.among({rank})->ranks() == 1, "alone");
+  };
+  as_ranks(4, work, 60, /*machines=*/2);
+}
+
 TEST_CASE("traffic counts full tensor sizes, and wire_bytes() applies the formulas to them") {
   as_ranks(4, [](Job&, Communicator& communicator) {
     communicator.all_reduce(at::ones({1000}))->wait();

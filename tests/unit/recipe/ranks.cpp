@@ -38,6 +38,14 @@ TEST_CASE("a plan for several GPUs shows NCCL's variables") {
   CHECK(!plan_json(plan_for(Recipe(), "gpus=8,arch=sm_90,memory_gib=80")).contains("nccl"));
 }
 
+TEST_CASE("an assumed job may have several machines, by default with a rank on each GPU") {
+  const auto position = [](const std::string& assumptions) { return assume(Machine{}, assumptions).position; };
+  CHECK(position("gpus=8,machines=2") == RankPosition{0, 16, 0, 8});
+  CHECK(position("ranks=6,machines=3") == RankPosition{0, 6, 0, 2});
+  CHECK(position("ranks=6") == RankPosition{0, 6, 0, 6});
+  CHECK_THROWS_WITH(position("ranks=6,machines=4"), Contains("6 ranks, 4 machines"));
+}
+
 TEST_CASE("NCCL settings without NCCL are reported, and refused if strict") {
   const auto [assumptions, reason] =
       GENERATE(table<std::string, std::string>({{"ranks=2", "this plan runs on the CPU"},
@@ -79,6 +87,9 @@ TEST_CASE("a comparison of replicas is planned, reported as useless, or refused"
   REQUIRE(problems_of(recipe).size() == 1);
   CHECK_THAT(problems_of(recipe)[0],
              Contains("parallel.check_replicas_every: zero3 keeps each weight on one rank only"));
+  recipe.parallel.sharding_strategy = ShardingStrategy::hybrid;
+  REQUIRE(problems_of(recipe).size() == 1);
+  CHECK_THAT(problems_of(recipe)[0], Contains("hybrid keeps each weight on one rank only of a machine"));
   recipe.parallel.sharding_strategy = ShardingStrategy::zero2;
   CHECK(problems_of(recipe).empty());
 }

@@ -82,5 +82,5 @@ TEST_CASE("with one rank, wishes and records are unchanged") {
   row[Metric::loss] = 0.5;
   CHECK(ranks.over_ranks(row).ranks.empty());
   PendingRecord record;
-  CHECK(ranks.add_traffic(record) == 0);
+  CHECK(ranks.add_traffic(record).all == 0);
 }
