@@ -289,7 +289,11 @@ TEST_CASE("batch-norm over several ranks is checked over all of them") {
       Plan plan = make_plan(own, Machine{.cpu = "test", .cores = 1}, communicator.position());
       plan.parallel.sync_batch_norm = true;
       const auto model = plan.build_model();
-      return check_operations(gradcheck::CheckedSlots(plan), {plan, plan.device, {}, &communicator, model.get()});
+      return check_operations(gradcheck::CheckedSlots(plan), {.plan = plan,
+                                                              .device = plan.device,
+                                                              .communicator = &communicator,
+                                                              .model = model.get(),
+                                                              .replicas = &communicator});
     };
     const auto rank = static_cast<size_t>(communicator.rank());
     right[rank] = report(true);
