@@ -88,9 +88,16 @@ TEST_CASE("random halves are those of Philox, by tensor operations too") {
   for (const uint64_t step : {uint64_t{0}, (uint64_t{7} << 32) + 5})
     for (const int64_t count : {1, 7, 8, 9, 70'000}) {
       const uint64_t key = mix_key(3, "weight");
-      const at::Tensor fast = precision::random_halves(count, key, step, at::kCPU);
+      const at::Tensor fast = precision::random_halves({.count = count}, key, step, at::kCPU);
       CHECK(fast.sizes() == at::IntArrayRef{count});
-      CHECK(fast.equal(precision::random_halves_by_operations(count, key, step, at::kCPU)));
+      CHECK(fast.equal(precision::random_halves_by_operations({.count = count}, key, step, at::kCPU)));
+      for (const int64_t first : {int64_t{1}, int64_t{8}, count / 2}) {
+        if (first >= count) continue;
+        const precision::HalvesRange rest{.first = first, .count = count - first};
+        CHECK(precision::random_halves(rest, key, step, at::kCPU).equal(fast.narrow(0, first, rest.count)));
+        CHECK(
+            precision::random_halves_by_operations(rest, key, step, at::kCPU).equal(fast.narrow(0, first, rest.count)));
+      }
       for (int64_t i = 0; i < count; i += std::max<int64_t>(1, count / 16)) {
         const auto index = static_cast<uint64_t>(i);
         const uint32_t word = philox(key, step, index / 8)[index % 8 / 2];
@@ -171,6 +178,16 @@ TEST_CASE("random numbers differ from step to step and from parameter to paramet
   rounding->store("c", image, by_row);
   rounding->store("c", nhwc, by_pixel);
   CHECK(by_row.equal(by_pixel));
+}
+
+TEST_CASE("a large parameter is rounded piece by piece to the same bits as at once") {
+  const int64_t steps_done = 0;
+  const auto rounding = precision::make_stochastic_rounding(5, &steps_done);
+  const at::Tensor rows = at::full({2'000'003, 5}, 1.002f), result = at::empty_like(rows, at::kBFloat16);
+  rounding->store("large", rows, result);  // 10,000,015 values; rows of 5 put the pieces' ends inside Philox blocks
+  const at::Tensor at_once = at::empty({1, rows.numel()}, at::kBFloat16);
+  rounding->store("large", rows.view({1, -1}), at_once);  // one row is one piece
+  CHECK(result.flatten().equal(at_once[0]));
 }
 
 TEST_CASE("a skipped update changes neither bfloat16 weights nor state") {

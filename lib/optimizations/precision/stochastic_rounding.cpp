@@ -4,11 +4,14 @@
 #include "device/tensor.h"
 #include "optimizations/precision/random_halves.h"
 
+#include <algorithm>
+
 namespace trainopt::precision {
 namespace {
 
 constexpr uint64_t kRounding = 0x726f756e64696e67;  // separates these draws from those of the initial weights
 constexpr int64_t kKeptBits = ~int64_t{0xffff};     // of float32, in bfloat16
+constexpr int64_t kPieceValues = int64_t{1} << 22;  // rounded at once: limits the temporary memory
 
 class StochasticRounding : public WeightRounding {
  public:
@@ -17,8 +20,16 @@ class StochasticRounding : public WeightRounding {
 
   void store(const std::string& name, const at::Tensor& values, const at::Tensor& parameter) const override {
     const auto step = static_cast<uint64_t>(*steps_done_);
-    const at::Tensor halves = random_halves(values.numel(), mix_key(key_, name), step, values.device());
-    parameter.copy_(rounded_stochastically(values, halves.view(values.sizes())));
+    const uint64_t key = mix_key(key_, name);
+    const int64_t rows = values.size(0), row_values = values.numel() / rows;
+    const int64_t at_once = std::max<int64_t>(1, kPieceValues / row_values);
+    for (int64_t row = 0; row < rows; row += at_once) {
+      const int64_t count = std::min(at_once, rows - row);
+      const at::Tensor piece = values.narrow(0, row, count);
+      const HalvesRange range{.first = row * row_values, .count = piece.numel()};
+      const at::Tensor halves = random_halves(range, key, step, values.device());
+      parameter.narrow(0, row, count).copy_(rounded_stochastically(piece, halves.view(piece.sizes())));
+    }
   }
 
  private:
