@@ -165,7 +165,7 @@ TEST_CASE("the schedules idle and keep exactly what their papers say") {
                                     own.push_back({true, ended - 1});
                                   }};
           const auto runner =
-              pipeline_stages::make_pipeline_runner(pipeline_stages::warm_up(schedule, stages, stage), nullptr);
+              pipeline_stages::make_pipeline_runner({.warm_up = pipeline_stages::warm_up(schedule, stages, stage)});
           for (int64_t i = 0; i < count; ++i) {
             Batch micro;
             micro.is_first = i == 0;
@@ -235,6 +235,15 @@ TEST_CASE("a pipeline works with the other options of a step") {
       const Recipe job = with(gpt2_recipe(), change);
       check_close(train_as(2, in_stages(job, {2, 4, k1f1b})), train_as(1, job), tolerance);
     }
+}
+
+TEST_CASE("a micro-batch outlives the loader's buffer, which the next batches are read into") {
+  const Recipe job = with(gpt2_recipe(), [](Recipe& r) {
+    r.train.gradient_accumulation_steps = 4;  // the loader has two buffers
+    r.train.max_steps = 2;
+  });
+  for (const auto schedule : {kGpipe, k1f1b})
+    check_close(train_as(2, in_stages(job, {2, 4, schedule})), train_as(1, job));
 }
 
 TEST_CASE("batch-norm sees micro-batches, as with accumulation") {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "comm/job.h"
+#include "device/backend_settings.h"
 #include "support/temporary_folder.h"
 
 #include <cstdlib>
@@ -32,6 +33,7 @@ inline RendezvousOptions rendezvous_of_thread(const TemporaryFolder& folder, int
 inline void as_ranks(int64_t ranks, const std::function<void(Job&, Communicator&)>& work, double timeout_s = 60,
                      int64_t machines = 1) {
   const TemporaryFolder folder;
+  const BackendGuard settings({});  // of the process: while one rank changes them, no other may read them
   std::vector<std::exception_ptr> errors(static_cast<size_t>(ranks));
   std::vector<std::thread> threads;
   for (int64_t rank = 0; rank < ranks; ++rank)

@@ -13,15 +13,23 @@
 namespace trainopt::pipeline_stages {
 namespace {
 
+Batch copy_of(Batch batch) {
+  for (const auto field : kBatchFields)
+    if (at::Tensor& tensor = batch.*field; tensor.defined()) tensor = tensor.clone();
+  return batch;
+}
+
 class PipelineRunner : public StepRunner {
  public:
-  PipelineRunner(int64_t warm_up, std::shared_ptr<StageLinks> links)
-      : warm_up_(static_cast<size_t>(warm_up)), links_(std::move(links)) {}
+  explicit PipelineRunner(RunnerOptions options)
+      : warm_up_(static_cast<size_t>(options.warm_up)),
+        outlives_batch_(options.accumulates && options.warm_up > 0),
+        links_(std::move(options.links)) {}
 
   at::Tensor micro_step(const StepBody& body, const Batch& micro) override {
     if (micro.is_first) micro_batches_ = 0;
     ++micro_batches_;
-    in_flight_.push_back(body.forward(micro));
+    in_flight_.push_back(body.forward(outlives_batch_ ? copy_of(micro) : micro));
     const at::Tensor loss = in_flight_.back().detach();
     most_in_flight_ = std::max(most_in_flight_, in_flight_.size());
     while (in_flight_.size() > (micro.is_last ? 0 : warm_up_)) {
@@ -59,6 +67,7 @@ class PipelineRunner : public StepRunner {
 
  private:
   size_t warm_up_;
+  bool outlives_batch_;  ///< backward may come after the loader has filled the batch's memory again
   std::shared_ptr<StageLinks> links_;
   std::deque<at::Tensor> in_flight_;  ///< losses with their graphs, oldest first
   size_t most_in_flight_ = 0;
@@ -108,8 +117,8 @@ int64_t warm_up(PipelineSchedule schedule, int64_t stages, int64_t stage) {
   return schedule == PipelineSchedule::gpipe ? std::numeric_limits<int64_t>::max() : stages - 1 - stage;
 }
 
-std::unique_ptr<StepRunner> make_pipeline_runner(int64_t warm_up, std::shared_ptr<StageLinks> links) {
-  return std::make_unique<PipelineRunner>(warm_up, std::move(links));
+std::unique_ptr<StepRunner> make_pipeline_runner(RunnerOptions options) {
+  return std::make_unique<PipelineRunner>(std::move(options));
 }
 
 void join_stages(const BuildContext& context) {

@@ -20,9 +20,13 @@ inline constexpr const char* kMicroBatchesLabel = "pipeline.micro_batches";  ///
 /// stages, with gpipe all.
 int64_t warm_up(PipelineSchedule schedule, int64_t stages, int64_t stage);
 
-/// Keeps `warm_up` micro-batches between forward and backward until the step's last one has arrived. `links`: null to
-/// order the passes only.
-std::unique_ptr<StepRunner> make_pipeline_runner(int64_t warm_up, std::shared_ptr<StageLinks> links);
+struct RunnerOptions {
+  int64_t warm_up;                    ///< micro-batches between forward and backward until the step's last has arrived
+  bool accumulates = false;           ///< a step has several of the loader's batches
+  std::shared_ptr<StageLinks> links;  ///< null to order the passes only
+};
+
+std::unique_ptr<StepRunner> make_pipeline_runner(RunnerOptions options);
 
 /// Before the update: adds the gradients of tied weights over the stages that hold them, and makes norm and overflow
 /// those of the whole model.

@@ -61,7 +61,9 @@ std::unique_ptr<StepRunner> build_runner(const BuildContext& context, PipelineSc
   const auto links = std::make_shared<StageLinks>(*context.groups, plan.stage);
   link_stages(*context.model, plan, links);
   join_stages(context);
-  return make_pipeline_runner(warm_up(schedule, plan.stages(), plan.stage), links);
+  return make_pipeline_runner({.warm_up = warm_up(schedule, plan.stages(), plan.stage),
+                               .accumulates = context.plan.data.accumulation > 1,
+                               .links = links});
 }
 
 }  // namespace
