@@ -141,15 +141,18 @@ void require_libtorch(const std::string& found) {
 
 namespace {
 
-/// The first line of `file` in each cgroup (version 2) that this process is in. "0::/user.slice/job": the limits of all
-/// groups up to the root apply.
-std::vector<std::string> cgroup_limits(const char* file) {
+/// The first line of `file` in each cgroup that this process is in. `groups` has a line "0::/user.slice/job" for
+/// version 2, whose controllers are "", and one such as "4:memory:/user.slice/job" for each hierarchy of version 1. The
+/// limits of all groups up to the root apply.
+std::vector<std::string> cgroup_limits(const CgroupPlaces& places, std::string_view controllers, const char* file) {
   std::vector<std::string> limits;
-  std::ifstream groups("/proc/self/cgroup");
+  std::ifstream groups(places.groups);
   for (std::string line; std::getline(groups, line);) {
-    if (!line.starts_with("0::/")) continue;
-    for (std::string path = line.substr(3);; path.resize(path.rfind('/'))) {
-      limits.push_back(first_line("/sys/fs/cgroup" + path + "/" + file));
+    const size_t first = line.find(':'), second = line.find(':', first + 1);
+    if (second == std::string::npos || line.substr(first + 1, second - first - 1) != controllers) continue;
+    const std::string hierarchy = (places.hierarchies / controllers).string();
+    for (std::string path = line.substr(second + 1);; path.resize(path.rfind('/'))) {
+      limits.push_back(first_line(hierarchy + path + "/" + file));
       if (path.empty()) break;
     }
   }
@@ -160,7 +163,7 @@ std::vector<std::string> cgroup_limits(const char* file) {
 
 int allowed_cores() {
   int cores = std::max(static_cast<int>(allowed_cpus().size()), 1);
-  for (const std::string& limit : cgroup_limits("cpu.max"))
+  for (const std::string& limit : cgroup_limits({}, "", "cpu.max"))
     if (const auto quota = cores_of_quota(limit)) cores = std::min(cores, *quota);
   return std::max(cores, 1);
 }
@@ -172,9 +175,11 @@ std::optional<int64_t> bytes_of_limit(std::string_view memory_max) {
   return bytes;
 }
 
-int64_t allowed_memory_bytes() {
+int64_t allowed_memory_bytes(const CgroupPlaces& places) {
   int64_t bytes = int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGE_SIZE);
-  for (const std::string& text : cgroup_limits("memory.max"))
+  std::vector<std::string> limits = cgroup_limits(places, "", "memory.max");
+  std::ranges::copy(cgroup_limits(places, "memory", "memory.limit_in_bytes"), std::back_inserter(limits));
+  for (const std::string& text : limits)
     if (const auto limit = bytes_of_limit(text)) bytes = std::min(bytes, *limit);
   return bytes;
 }

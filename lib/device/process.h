@@ -48,9 +48,14 @@ int allowed_cores();
 /// Converts the line in a cgroup's cpu.max, "200000 100000", to cores, rounded up; nullopt if it is "max" or cannot be
 /// parsed.
 std::optional<int> cores_of_quota(std::string_view cpu_max);
-/// Memory that this process may use: the machine's or, if smaller, the limit of its cgroups (version 2).
-int64_t allowed_memory_bytes();
-/// Converts the line in a cgroup's memory.max to bytes; nullopt if it is "max" or cannot be parsed.
+/// Where the kernel shows cgroups; other places for tests.
+struct CgroupPlaces {
+  std::filesystem::path groups = "/proc/self/cgroup", hierarchies = "/sys/fs/cgroup";
+};
+/// Memory that this process may use: the machine's or, if smaller, the limit of its cgroups (version 1 or 2).
+int64_t allowed_memory_bytes(const CgroupPlaces& places = {});
+/// Converts the line in a cgroup's memory.max or memory.limit_in_bytes to bytes; nullopt if it is "max" or cannot be
+/// parsed.
 std::optional<int64_t> bytes_of_limit(std::string_view memory_max);
 
 /// The version in libtorch's own description of itself (at::show_config()), "2.11.0"; empty if it has none.

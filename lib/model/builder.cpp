@@ -9,15 +9,18 @@ namespace trainopt {
 
 Builder::Builder(at::Device device, uint64_t seed, const UnitRange& held) : device_(device), seed_(seed), held_(held) {}
 
-at::Tensor Builder::new_parameter(const std::string& name, at::IntArrayRef shape, const InitialValues& values,
-                                  at::Device device) const {
+at::Tensor shape_only(at::IntArrayRef shape, at::ScalarType type) {
+  return at::empty({}, at::TensorOptions(type).device(at::kMeta)).expand(shape);
+}
+
+at::Tensor Builder::new_parameter(const std::string& name, at::IntArrayRef shape, const InitialValues& values) const {
   at::Tensor tensor;
-  if (device.is_meta()) {
-    tensor = at::empty(shape, at::TensorOptions(at::kFloat).device(device));
+  if (device_.is_meta()) {
+    tensor = at::empty(shape, at::TensorOptions(at::kFloat).device(device_));
   } else {
     tensor = at::empty(shape, at::TensorOptions(at::kFloat));
     fill_initial_values(tensor, values, seed_, name);
-    tensor = tensor.to(device);
+    tensor = tensor.to(device_);
   }
   return tensor.set_requires_grad(true);
 }
@@ -25,7 +28,8 @@ at::Tensor Builder::new_parameter(const std::string& name, at::IntArrayRef shape
 at::Tensor Builder::parameter(const std::string& name, at::IntArrayRef shape, const InitialValues& values,
                               ParameterKind kind) {
   const bool held = held_.contains(units_.size());
-  const at::Tensor tensor = new_parameter(name, shape, values, held ? device_ : at::kMeta);
+  const at::Tensor tensor =
+      held ? new_parameter(name, shape, values) : shape_only(shape, at::kFloat).set_requires_grad(true);
   entries_.push_back({.name = name,
                       .tensor = tensor,
                       .trainable = true,
@@ -55,7 +59,7 @@ at::Tensor Builder::shared(const std::string& name) {
   TRAINOPT_CHECK(entry.unit < units_.size());
   entry.also_in.push_back(units_.size());
   if (!entry.held && held_.contains(units_.size())) {  // this process has the later unit only
-    entry.tensor = new_parameter(name, entry.tensor.sizes(), entry.values, device_);
+    entry.tensor = new_parameter(name, entry.tensor.sizes(), entry.values);
     entry.held = true;
   }
   return entry.tensor;
@@ -65,7 +69,8 @@ void Builder::transpose_in_files(const std::string& name) { entry_of(name).trans
 
 at::Tensor Builder::buffer(const std::string& name, at::IntArrayRef shape, at::ScalarType type, double value) {
   const bool held = held_.contains(units_.size());
-  const at::Tensor tensor = at::full(shape, value, at::TensorOptions(type).device(held ? device_ : at::kMeta));
+  const at::Tensor tensor =
+      held ? at::full(shape, value, at::TensorOptions(type).device(device_)) : shape_only(shape, type);
   entries_.push_back({.name = name, .tensor = tensor, .trainable = false, .unit = units_.size(), .held = held});
   return tensor;
 }

@@ -15,6 +15,10 @@ namespace trainopt {
 /// What an optimizer may treat differently. `norm`: weights and biases of batch-norm and layer norm.
 enum class ParameterKind { other, norm, embedding };
 
+/// A tensor without values on the meta device. It repeats one element, so that a forecast, all of whose tensors are on
+/// that device, counts no memory for it.
+at::Tensor shape_only(at::IntArrayRef shape, at::ScalarType type);
+
 /// A parameter or buffer under its full name, such as "layer1.0.conv1.weight".
 struct StateEntry {
   std::string name;
@@ -72,8 +76,7 @@ class Builder {
  private:
   friend class Model;
   StateEntry& entry_of(const std::string& name);
-  at::Tensor new_parameter(const std::string& name, at::IntArrayRef shape, const InitialValues& values,
-                           at::Device device) const;
+  at::Tensor new_parameter(const std::string& name, at::IntArrayRef shape, const InitialValues& values) const;
 
   at::Device device_;
   uint64_t seed_;

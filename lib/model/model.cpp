@@ -107,7 +107,8 @@ void Model::to_memory_format(at::MemoryFormat format) {
 
 void Model::to_type(const std::set<std::string>& names, at::ScalarType type) {
   for (auto& entry : entries_)
-    if (names.contains(entry.name)) entry.tensor.set_data(entry.tensor.detach().to(type));
+    if (names.contains(entry.name))
+      entry.tensor.set_data(entry.held ? entry.tensor.detach().to(type) : shape_only(entry.tensor.sizes(), type));
 }
 
 NamedTensors Model::as_in_files(NamedTensors tensors) const {

@@ -15,8 +15,12 @@
 namespace trainopt {
 namespace {
 
+using Words = std::vector<std::string>;  ///< overrides, as on the command line
+
+std::string text_of(const Words& words) { return fmt::format("{}", fmt::join(words, " ")); }
+
 /// The recipe with overrides as on the command line; nullopt if they contradict it.
-std::optional<Recipe> with_words(const Recipe& recipe, const std::vector<std::string>& words, int64_t ranks) {
+std::optional<Recipe> with_words(const Recipe& recipe, const Words& words, int64_t ranks) {
   Recipe changed = recipe;
   const LoadedInto into = load_into(outline_of(changed), {.files = {}, .overrides = words});
   if (!into.problems.empty() || !validate(changed, ranks).empty()) return std::nullopt;
@@ -34,8 +38,8 @@ class Remedies {
     std::vector<std::string> found;
     if (const auto change = accumulation(plan_, recipe_)) found.push_back(*change);
     if (const auto change = smaller_batch()) found.push_back(*change);
-    for (const std::string& word : switches())
-      if (const auto plan = plan_with({word}); plan && fits(*plan)) found.push_back(word);
+    for (const Words& words : switches())
+      if (const auto plan = plan_with(words); plan && fits(*plan)) found.push_back(text_of(words));
     if (found.empty())
       if (const auto change = together()) found.push_back(*change);
     return found;
@@ -56,24 +60,31 @@ class Remedies {
     return fits(plan);
   }
 
-  /// Every optimization of the step that is off, and every way to shard.
-  std::vector<std::string> switches() const {
-    std::vector<std::string> words;
-    const Json now = to_json(recipe_);
-    for (const CatalogueEntry& entry : catalogue()) {
-      if (!entry.key.starts_with("optimizations.")) continue;
-      const std::string word = entry.key + "=" + entry.value;
-      if (const auto changed = with_words(recipe_, {word}, plan_.position.ranks); changed && to_json(*changed) != now)
-        words.push_back(word);
+  /// Every optimization of the step that is off (if it only works with another one, with that), and every way to shard.
+  std::vector<Words> switches() const {
+    Words words;
+    for (const CatalogueEntry& entry : catalogue())
+      if (entry.key.starts_with("optimizations.")) words.push_back(entry.key + "=" + entry.value);
+    std::vector<Words> all;
+    for (const std::string& word : words) {
+      std::vector<Words> ways{{word}};
+      for (const std::string& other : words) ways.push_back({other, word});
+      const auto way = std::ranges::find_if(ways, [this](const Words& each) { return is_valid(each); });
+      if (way != ways.end() && changes_recipe(*way)) all.push_back(*way);
     }
-    if (plan_.position.ranks == 1) return words;
+    if (plan_.position.ranks == 1) return all;
     for (const auto strategy : {ShardingStrategy::zero1, ShardingStrategy::zero2, ShardingStrategy::zero3})
       if (strategy != recipe_.parallel.sharding_strategy)
-        words.push_back(fmt::format("parallel.sharding_strategy={}", word_of(strategy)));
-    return words;
+        all.push_back({fmt::format("parallel.sharding_strategy={}", word_of(strategy))});
+    return all;
   }
 
-  std::optional<Plan> plan_with(const std::vector<std::string>& words) const {
+  bool is_valid(const Words& words) const { return with_words(recipe_, words, plan_.position.ranks).has_value(); }
+  bool changes_recipe(const Words& words) const {
+    return to_json(*with_words(recipe_, words, plan_.position.ranks)) != to_json(recipe_);
+  }
+
+  std::optional<Plan> plan_with(const Words& words) const {
     const auto changed = with_words(recipe_, words, plan_.position.ranks);
     if (!changed) return std::nullopt;
     try {
@@ -83,20 +94,29 @@ class Remedies {
     }
   }
 
-  /// Every switch that needs less memory, then smaller micro-batches.
+  /// Switch after switch, each time the one with which the least memory is needed, then smaller micro-batches.
   std::optional<std::string> together() const {
-    std::vector<std::string> words;
+    const std::vector<Words> candidates = switches();
+    Words words;
     Plan best = plan_;
-    for (const std::string& word : switches()) {
-      std::vector<std::string> more = words;
-      more.push_back(word);
-      auto plan = plan_with(more);
-      if (!plan || peak(*plan) >= peak(best)) continue;
-      words = std::move(more);
-      best = *std::move(plan);
+    int64_t least = peak(best);
+    for (bool less = true; less && least > capacity_;) {
+      less = false;
+      const Words before = words;
+      for (const Words& added : candidates) {
+        Words more = before;
+        more.insert(more.end(), added.begin(), added.end());
+        auto plan = plan_with(more);
+        const int64_t needed = plan ? peak(*plan) : least;
+        if (needed >= least) continue;
+        less = true;
+        least = needed;
+        words = std::move(more);
+        best = *std::move(plan);
+      }
     }
-    const std::string all = fmt::format("{}", fmt::join(words, " "));
-    if (fits(best)) return all;
+    const std::string all = text_of(words);
+    if (least <= capacity_) return all;
     const auto pieces = accumulation(best, recipe_);
     return pieces ? std::optional(all + (words.empty() ? "" : " ") + *pieces) : std::nullopt;
   }

@@ -238,3 +238,23 @@ TEST_CASE("remedies of a plan that does not fit are plans that fit") {
   plan.machine.memory_bytes = 2 << 20;  // less than the parameters
   CHECK(make_memory_forecast(recipe, plan).remedies.empty());
 }
+
+TEST_CASE("if no switch alone makes a job fit, several together do") {
+  Recipe recipe;
+  recipe.device = "cpu";
+  recipe.model = {.name = ModelKind::gpt2, .layers = 6, .heads = 4, .width = 128, .context = 128, .vocabulary = 256};
+  recipe.data.dataset = DatasetKind::synthetic;
+  recipe.data.batch_size = 1;  // cannot be made smaller
+  recipe.optimizer = AdamwConfig{};
+  Plan plan = plan_for(recipe, 1);
+  const auto needed = [&](const std::string& words) {
+    return forecast_memory(plan_for(with_words(recipe, words), 1)).breakdown.total() * 10 / 9;
+  };
+  const std::string precision = "optimizations.amp=true optimizations.precision=true",
+                    checkpointing = "optimizations.activation_checkpointing=true";
+  plan.machine.memory_bytes = needed(precision + " " + checkpointing) + 1024;
+  for (const std::string& alone : {precision, checkpointing}) REQUIRE(needed(alone) > plan.machine.memory_bytes);
+  const MemoryForecast tight = make_memory_forecast(recipe, plan);
+  REQUIRE(tight.remedies.size() == 1);
+  CHECK(needed(tight.remedies[0]) <= plan.machine.memory_bytes);
+}

@@ -8,6 +8,7 @@
 #include "support/resuming.h"
 #include "support/small_gpt2.h"
 #include "support/trained_ranks.h"
+#include "train/memory_forecast.h"
 
 #include <map>
 #include <mutex>
@@ -244,6 +245,18 @@ TEST_CASE("a micro-batch outlives the loader's buffer, which the next batches ar
   });
   for (const auto schedule : {kGpipe, k1f1b})
     check_close(train_as(2, in_stages(job, {2, 4, schedule})), train_as(1, job));
+}
+
+TEST_CASE("the forecast of a stage counts the parameters of that stage") {
+  for (const int64_t rank : {0, 1}) {
+    const Plan plan = make_plan(in_stages(gpt2_recipe(), {2, 4, k1f1b}), Machine{.cpu = "test", .cores = 1},
+                                {.rank = rank, .ranks = 2, .local_rank = rank, .local_ranks = 2});
+    int64_t bytes = 0;
+    for (const auto& [name, tensor] : plan.build_model()->state()) bytes += static_cast<int64_t>(tensor.nbytes());
+    CHECK(bytes < plan.model.parameter_bytes());
+    const MemoryBreakdown forecast = forecast_memory(plan).breakdown;
+    CHECK(mib(forecast[MemoryUse::parameters]) == Approx(mib(bytes)).epsilon(0.01));
+  }
 }
 
 TEST_CASE("batch-norm sees micro-batches, as with accumulation") {

@@ -6,8 +6,10 @@
 #include "device/tensor.h"
 #include "device/tensor_memory.h"
 #include "support/catch.h"
+#include "support/temporary_folder.h"
 
 #include <algorithm>
+#include <fstream>
 
 using namespace trainopt;
 
@@ -145,4 +147,25 @@ TEST_CASE("a limit of a cgroup's memory is read") {
   CHECK(!bytes_of_limit("max"));
   CHECK(!bytes_of_limit(""));
   CHECK(allowed_memory_bytes() > 0);
+}
+
+TEST_CASE("the smallest limit of a process's cgroups applies, in version 1 and 2") {
+  const TemporaryFolder folder;
+  const CgroupPlaces places{.groups = folder.path() / "groups", .hierarchies = folder.path() / "cgroup"};
+  const auto write = [&](const std::string& file, const std::string& text) {
+    const auto path = folder.path() / file;
+    std::filesystem::create_directories(path.parent_path());
+    std::ofstream(path) << text << '\n';
+  };
+  write("groups", "5:cpu,cpuacct:/job\n4:memory:/slice/job\n0::/slice/job");
+  const int64_t of_machine = allowed_memory_bytes(places);
+  write("cgroup/cpu,cpuacct/job/memory.limit_in_bytes", "1");                     // not the memory hierarchy
+  write("cgroup/memory/slice/job/memory.limit_in_bytes", "9223372036854771712");  // version 1's word for none
+  write("cgroup/memory/memory.limit_in_bytes", "9223372036854771712");
+  CHECK(allowed_memory_bytes(places) == of_machine);
+  write("cgroup/memory/slice/memory.limit_in_bytes", "3000000");
+  CHECK(allowed_memory_bytes(places) == 3'000'000);
+  write("cgroup/slice/job/memory.max", "max");
+  write("cgroup/slice/memory.max", "2000000");
+  CHECK(allowed_memory_bytes(places) == 2'000'000);
 }
