@@ -8,8 +8,8 @@ namespace trainopt {
 class Model;
 struct Plan;
 
-/// The relative perturbation: the largest relative change that rounding to bfloat16 makes. It would be rounded away in
-/// parameters that are bfloat16 already: theirs is the least that changes every value.
+/// The relative perturbation: half of the largest relative change that rounding to bfloat16 makes. It would be rounded
+/// away in parameters that are bfloat16 already: theirs is the least that changes every value.
 inline constexpr double kPerturbation = 0x1p-9, kPerturbationOfBfloat16 = 0x1p-7;
 
 /// Multiplies every element of every parameter by 1 + the perturbation or 1 − it. The signs are a function of
