@@ -245,7 +245,7 @@ TEST_CASE("if no switch alone makes a job fit, several together do") {
   recipe.model = {.name = ModelKind::gpt2, .layers = 6, .heads = 4, .width = 128, .context = 128, .vocabulary = 256};
   recipe.data.dataset = DatasetKind::synthetic;
   recipe.data.batch_size = 1;  // cannot be made smaller
-  recipe.optimizer = AdamwConfig{};
+  recipe.optimizer = AdamWConfig{};
   Plan plan = plan_for(recipe, 1);
   const auto needed = [&](const std::string& words) {
     return forecast_memory(plan_for(with_words(recipe, words), 1)).breakdown.total() * 10 / 9;
