@@ -1,6 +1,6 @@
-"""What it costs to make a model fit: GPT-2 medium with one switch after another. For each: the forecast of the step's
-memory, what a run measures, and its step time ÷ that of the plain run of the same round. Rounds run all of them in
-turn, every second one backwards.
+"""What it costs to make a model fit: GPT-2 medium with several sets of switches. For each: the forecast of the step's
+memory, what a run measures, and its step time ÷ that of the plain run of the same round. A round runs all sets, every
+second round backwards.
 """
 
 import argparse
@@ -12,26 +12,22 @@ from pathlib import Path
 
 import common
 
-CHECKPOINTING = "optimizations.activation_checkpointing"
-LADDER = [
-    ("plain", []),
-    ("activation_checkpointing: {policy: selective}", [f"{CHECKPOINTING}={{policy: selective}}"]),
-    ("activation_checkpointing: true", [f"{CHECKPOINTING}=true"]),
-    ("+ fused_kernels", ["optimizations.fused_kernels=true"]),
-    ("+ set_to_none", ["optimizations.set_to_none=true"]),
-    ("+ fused_optimizer", ["optimizations.fused_optimizer=true"]),
-    ("+ amp", ["optimizations.amp=true"]),
-    (
-        "+ precision instead of fused_optimizer",
-        ["optimizations.fused_optimizer=false", "optimizations.precision=true"],
-    ),
-]
-FIRST_CUMULATIVE = 3  # the two policies replace each other; what follows is added to what stands before it
-
-
-def settings_of(rung: int) -> list[str]:
-    first = min(rung, FIRST_CUMULATIVE - 1)
-    return [word for _, words in LADDER[first : rung + 1] for word in words]
+FULL = ["optimizations.activation_checkpointing=true"]
+SELECTIVE = ["optimizations.activation_checkpointing={policy: selective}"]
+AMP = ["optimizations.amp=true"]
+PRECISION = [*AMP, "optimizations.precision=true"]
+FUSED = ["optimizations.fused_kernels=true"]
+ARMS = {
+    "plain": [],
+    "activation_checkpointing, selective": SELECTIVE,
+    "activation_checkpointing": FULL,
+    "activation_checkpointing, fused_kernels": FULL + FUSED,
+    "amp": AMP,
+    "amp, precision": PRECISION,
+    "amp, precision, selective": PRECISION + SELECTIVE,
+    "amp, precision, activation_checkpointing": PRECISION + FULL,
+    "amp, precision, activation_checkpointing, fused_kernels": PRECISION + FULL + FUSED,
+}
 
 
 def recipe(size: str, batch: int, steps: int) -> dict:
@@ -47,15 +43,15 @@ def recipe(size: str, batch: int, steps: int) -> dict:
     }
 
 
-def run(folder: Path, file: Path, rung: int) -> dict:
+def run(folder: Path, file: Path, arm: str) -> dict:
     out = folder / "run"
-    command = [common.trainopt_binary(), "run", file, "--run-dir", out, "--quiet", *settings_of(rung)]
+    command = [common.trainopt_binary(), "run", file, "--run-dir", out, "--quiet", *ARMS[arm]]
     done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
     if done.returncode != 0:
-        sys.exit(f"{LADDER[rung][0]}\n{done.stderr[-2000:]}")
+        sys.exit(f"{arm}\n{done.stderr[-2000:]}")
     summary = json.loads((out / "summary.json").read_text())
     subprocess.run(["rm", "-r", str(out)], check=True)
-    print(LADDER[rung][0], summary["step_ms"], file=sys.stderr, flush=True)
+    print(arm, summary["step_ms"], file=sys.stderr, flush=True)
     return summary
 
 
@@ -67,29 +63,27 @@ def main() -> None:
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--size", default="medium")
     options.add_argument("--batch", type=int, default=2)
-    options.add_argument("--steps", type=int, default=3, help="of a run; the first is not timed")
+    options.add_argument("--steps", type=int, default=2, help="of a run; the first is not timed")
     options.add_argument("--rounds", type=int, default=2)
     chosen = options.parse_args()
-    rungs = range(len(LADDER))
     with common.temporary_folder() as name:
         folder = Path(name)
         file = common.write_recipe(folder, recipe(chosen.size, chosen.batch, chosen.steps), "recipe")
-        plans = [common.trainopt_json("plan", str(file), *settings_of(rung), "--json") for rung in rungs]
+        plans = {arm: common.trainopt_json("plan", str(file), *words, "--json") for arm, words in ARMS.items()}
         rounds = []
         for turn in range(chosen.rounds):
-            order = rungs if turn % 2 == 0 else reversed(rungs)
-            rounds.append({rung: run(folder, file, rung) for rung in order})
+            order = list(ARMS) if turn % 2 == 0 else list(reversed(ARMS))
+            rounds.append({arm: run(folder, file, arm) for arm in order})
     rows = []
-    for rung in rungs:
-        ratios = [one[rung]["step_ms"]["p50"] / one[0]["step_ms"]["p50"] for one in rounds]
-        peaks = [one[rung] for one in rounds]
+    for arm in ARMS:
+        ratios = [one[arm]["step_ms"]["p50"] / one["plain"]["step_ms"]["p50"] for one in rounds]
         rows.append(
             {
-                "switches": LADDER[rung][0],
-                "forecast GiB": gib(plans[rung]["memory"]["forecast_bytes"]),
-                "measured GiB": gib(max(one["memory"]["peak_bytes"] for one in peaks)),
-                "process GiB": gib(max(one["peak_memory_mib"] for one in peaks) * 2**20),
-                "time of a step ÷ plain": f"{statistics.geometric_mean(ratios):.2f}",
+                "switches": arm,
+                "forecast GiB": gib(plans[arm]["memory"]["forecast_bytes"]),
+                "measured GiB": gib(max(one[arm]["memory"]["peak_bytes"] for one in rounds)),
+                "process GiB": gib(max(one[arm]["peak_memory_mib"] for one in rounds) * 2**20),
+                "step time ÷ plain": f"{statistics.geometric_mean(ratios):.2f}",
                 "by round": " ".join(f"{ratio:.2f}" for ratio in ratios),
             }
         )
