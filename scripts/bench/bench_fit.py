@@ -51,7 +51,7 @@ def run(folder: Path, file: Path, arm: str) -> dict:
         sys.exit(f"{arm}\n{done.stderr[-2000:]}")
     summary = json.loads((out / "summary.json").read_text())
     subprocess.run(["rm", "-r", str(out)], check=True)
-    print(arm, summary["step_ms"], file=sys.stderr, flush=True)
+    print(arm, summary["step_ms"]["p50"], summary["memory"]["peak_bytes"], file=sys.stderr, flush=True)
     return summary
 
 
