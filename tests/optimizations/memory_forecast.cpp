@@ -239,6 +239,19 @@ TEST_CASE("remedies of a plan that does not fit are plans that fit") {
   CHECK(make_memory_forecast(recipe, plan).remedies.empty());
 }
 
+TEST_CASE("sharded gradients exist as a whole for three units at most") {
+  Recipe recipe = recipe_of(cases().front());
+  use_mlp(recipe);
+  recipe.model.hidden.assign(16, 512);
+  recipe.data.batch_size = 1;
+  for (const auto strategy : {ShardingStrategy::zero2, ShardingStrategy::zero3}) {
+    recipe.parallel.sharding_strategy = strategy;
+    const Plan plan = plan_for(recipe, 2);
+    constexpr int64_t kLargest = 3 * 16 * 16 * 512 * 4;  // of the first layer
+    CHECK(forecast_memory(plan).breakdown[MemoryUse::gradients] < plan.model.parameter_bytes() / 2 + 3 * kLargest);
+  }
+}
+
 TEST_CASE("if no switch alone makes a job fit, several together do") {
   Recipe recipe;
   recipe.device = "cpu";

@@ -7,9 +7,24 @@
 
 namespace trainopt {
 
+void GradientExchanges::finish() {
+  while (!in_flight_.empty()) finish_oldest();
+}
+
+void GradientExchanges::finish_oldest() {
+  const InFlight oldest = std::move(in_flight_.front());
+  in_flight_.pop_front();
+  oldest.exchange->wait();
+  oldest.unit->receive(oldest.shard);
+}
+
 GradientShards::GradientShards(FlatUnit& unit, Communicator& communicator, const GradientShardsOptions& options,
-                               std::function<void()> complete)
-    : unit_(unit), communicator_(communicator), options_(options), complete_(std::move(complete)) {
+                               GradientExchanges& exchanges, std::function<void()> complete)
+    : unit_(unit),
+      communicator_(communicator),
+      options_(options),
+      exchanges_(exchanges),
+      complete_(std::move(complete)) {
   const auto type = unit_.own().options();
   in_full_.assign(unit_.pieces().size(), false);
   if (options_.keeps_full) {
@@ -80,25 +95,22 @@ void GradientShards::send() {
   const at::Tensor full = options_.wire_type ? full_.to(*options_.wire_type) : full_;
   const at::Tensor shard =
       options_.wire_type || !options_.keeps_full ? at::empty({unit_.shard_size()}, full.options()) : own_;
-  while (in_flight_.size() > 1) finish_oldest();  // at most two exchanges hold memory
-  in_flight_.push_back({shard, full, communicator_.reduce_scatter(shard, full)});
+  // At most two units have their full gradients in memory, unless these stay anyway.
+  while (!options_.keeps_full && exchanges_.in_flight_.size() > 1) exchanges_.finish_oldest();
+  exchanges_.in_flight_.push_back({this, shard, full, communicator_.reduce_scatter(shard, full)});
   if (!options_.keeps_full) full_.reset();
 }
 
-void GradientShards::finish_oldest() {
-  InFlight flight = std::move(in_flight_.front());
-  in_flight_.pop_front();
-  flight.exchange->wait();
-  if (flight.shard.is_same(own_)) return;
+void GradientShards::receive(const at::Tensor& shard) {
+  if (shard.is_same(own_)) return;
   const at::NoGradGuard no_grad;
   if (options_.keeps_full || std::exchange(fresh_, false))
-    own_.copy_(flight.shard);
+    own_.copy_(shard);
   else
-    own_.add_(flight.shard);
+    own_.add_(shard);
 }
 
-void GradientShards::finish_shares() {
-  while (!in_flight_.empty()) finish_oldest();
+void GradientShards::send_to_copies() {
   if (!options_.copies) return;
   of_copies_ = options_.wire_type ? own_.to(*options_.wire_type) : own_;
   between_copies_ = options_.copies->all_reduce(of_copies_);

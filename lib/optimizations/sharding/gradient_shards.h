@@ -17,11 +17,31 @@ struct GradientShardsOptions {
   Communicator* copies = nullptr;  ///< between the ranks that hold the same share; null: it is on this rank only
 };
 
+class GradientShards;
+
+/// The exchanges under way, of all units in the order of their backward.
+class GradientExchanges {
+ public:
+  void finish();
+
+ private:
+  friend GradientShards;
+  struct InFlight {
+    GradientShards* unit;
+    at::Tensor shard, full;
+    std::unique_ptr<Exchange> exchange;
+  };
+  void finish_oldest();
+
+  std::deque<InFlight> in_flight_;
+};
+
 class GradientShards {
  public:
   /// Installs hooks on the parameters of `unit`. Calls `complete` when backward has produced all their gradients.
+  /// `exchanges`: of all units of the model.
   GradientShards(FlatUnit& unit, Communicator& communicator, const GradientShardsOptions& options,
-                 std::function<void()> complete);
+                 GradientExchanges& exchanges, std::function<void()> complete);
   GradientShards(const GradientShards&) = delete;
   GradientShards& operator=(const GradientShards&) = delete;
 
@@ -30,9 +50,9 @@ class GradientShards {
   /// Call after the last micro-batch. Sends gradients that were not complete (a parameter that the loss does not depend
   /// on has none) or that were not to overlap.
   void send_pending();
-  /// Waits for the exchanges of shares, and starts those between their copies.
-  void finish_shares();
-  /// Waits for all exchanges; own() is then the sum over the step and the ranks. Call after finish_shares().
+  /// Starts the exchange between copies of the share. Call after GradientExchanges::finish().
+  void send_to_copies();
+  /// Waits for that exchange; own() is then the sum over the step and the ranks.
   void finish();
   void clear();
 
@@ -41,28 +61,25 @@ class GradientShards {
   int64_t bytes() const;
 
  private:
-  struct InFlight {
-    at::Tensor shard, full;
-    std::unique_ptr<Exchange> exchange;
-  };
+  friend GradientExchanges;
   void take(size_t piece);
   at::Tensor make_full_buffer() const;
   void zero_padding(at::Tensor& full) const;
   void fill_gaps();
   void send();
-  void finish_oldest();
+  void receive(const at::Tensor& shard);
 
   FlatUnit& unit_;
   Communicator& communicator_;
   GradientShardsOptions options_;
+  GradientExchanges& exchanges_;
   std::function<void()> complete_;
   at::Tensor full_, own_;
   std::vector<char> in_full_;          ///< pieces whose gradient has arrived since the last send
   bool fresh_ = true;                  ///< own() is from the previous step: the first result overwrites it
   size_t taken_ = 0;                   ///< pieces of this micro-batch that have arrived
   bool sends_ = false, sent_ = false;  ///< whether this micro-batch's gradients are to be sent, and were sent
-  std::deque<InFlight> in_flight_;
-  at::Tensor of_copies_;  ///< own(), or rounded for the exchange
+  at::Tensor of_copies_;               ///< own(), or rounded for the exchange
   std::unique_ptr<Exchange> between_copies_;
 };
 

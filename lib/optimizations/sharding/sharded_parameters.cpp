@@ -51,7 +51,8 @@ class ShardedParameters : public ParameterStore {
           GradientShardsOptions{.keeps_full = config.sharding_strategy == ShardingStrategy::zero1,
                                 .overlap = config.overlap_comm,
                                 .wire_type = wire_type(config),
-                                .copies = machines_.across.get()}));
+                                .copies = machines_.across.get()},
+          exchanges_));
     for (const auto& group : groups_)
       for (const auto& piece : group->unit.pieces()) {
         const auto range = group->unit.own_range(piece);
@@ -149,7 +150,8 @@ class ShardedParameters : public ParameterStore {
  protected:
   GradientMemory complete_gradients() override {
     for (auto& group : groups_) group->gradients.send_pending();
-    for (auto& group : groups_) group->gradients.finish_shares();
+    exchanges_.finish();
+    for (auto& group : groups_) group->gradients.send_to_copies();
     for (auto& group : groups_) group->gradients.finish();
     if (!keeps_full_)
       for (auto& group : groups_) group->unit.release();
@@ -161,9 +163,9 @@ class ShardedParameters : public ParameterStore {
  private:
   struct Group {
     Group(const NamedTensors& parameters, Communicator& communicator, bool keeps_full,
-          const GradientShardsOptions& options)
+          const GradientShardsOptions& options, GradientExchanges& exchanges)
         : unit(parameters, communicator, keeps_full),
-          gradients(unit, communicator, options, [this] { unit.release(); }) {}
+          gradients(unit, communicator, options, exchanges, [this] { unit.release(); }) {}
     FlatUnit unit;
     GradientShards gradients;
   };
@@ -232,6 +234,7 @@ class ShardedParameters : public ParameterStore {
 
   Communicator& job_;
   MachineGroups machines_;
+  GradientExchanges exchanges_;
   Communicator& communicator_;                  // between the ranks that share the parameters
   bool keeps_full_;                             // every rank keeps all parameters
   std::vector<std::unique_ptr<Group>> groups_;  // in forward order
