@@ -30,11 +30,11 @@ ARMS = {
 }
 
 
-def recipe(size: str, batch: int, steps: int) -> dict:
+def recipe(size: str, context: int, batch: int, steps: int) -> dict:
     return {
         "name": "gpt2-medium",
         "device": "cpu",
-        "model": {"name": "gpt2", "size": size},
+        "model": {"name": "gpt2", "size": size, "context": context},
         "data": {"dataset": "synthetic", "batch_size": batch},
         "train": {"max_steps": steps, "max_grad_norm": 1.0},
         "optimizer": {"name": "adamw", "lr": 3e-4, "weight_decay": 0.1, "no_decay": ["norm", "bias"]},
@@ -62,20 +62,23 @@ def gib(count: float) -> str:
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--size", default="medium")
+    options.add_argument("--context", type=int, default=1024)
     options.add_argument("--batch", type=int, default=2)
     options.add_argument("--steps", type=int, default=2, help="of a run; the first is not timed")
     options.add_argument("--rounds", type=int, default=2)
+    options.add_argument("--arms", type=int, nargs="+", default=range(len(ARMS)), help="numbers of the sets; 0 is plain")
     chosen = options.parse_args()
+    arms = {name: words for number, (name, words) in enumerate(ARMS.items()) if number in chosen.arms or number == 0}
     with common.temporary_folder() as name:
         folder = Path(name)
-        file = common.write_recipe(folder, recipe(chosen.size, chosen.batch, chosen.steps), "recipe")
-        plans = {arm: common.trainopt_json("plan", str(file), *words, "--json") for arm, words in ARMS.items()}
+        file = common.write_recipe(folder, recipe(chosen.size, chosen.context, chosen.batch, chosen.steps), "recipe")
+        plans = {arm: common.trainopt_json("plan", str(file), *words, "--json") for arm, words in arms.items()}
         rounds = []
         for turn in range(chosen.rounds):
-            order = list(ARMS) if turn % 2 == 0 else list(reversed(ARMS))
+            order = list(arms) if turn % 2 == 0 else list(reversed(arms))
             rounds.append({arm: run(folder, file, arm) for arm in order})
     rows = []
-    for arm in ARMS:
+    for arm in arms:
         ratios = [one[arm]["step_ms"]["p50"] / one["plain"]["step_ms"]["p50"] for one in rounds]
         rows.append(
             {
