@@ -66,7 +66,7 @@ def main() -> None:
     options.add_argument("--batch", type=int, default=2)
     options.add_argument("--steps", type=int, default=2, help="of a run; the first is not timed")
     options.add_argument("--rounds", type=int, default=2)
-    options.add_argument("--arms", type=int, nargs="+", default=range(len(ARMS)), help="numbers of the sets; 0 is plain")
+    options.add_argument("--arms", type=int, nargs="+", default=range(len(ARMS)), help="numbers of sets; 0 is plain")
     chosen = options.parse_args()
     arms = {name: words for number, (name, words) in enumerate(ARMS.items()) if number in chosen.arms or number == 0}
     with common.temporary_folder() as name:
