@@ -23,7 +23,9 @@ class StochasticRounding : public WeightRounding {
     const uint64_t key = mix_key(key_, name);
     const int64_t rows = values.size(0), row_values = values.numel() / rows;
     const int64_t at_once = std::max<int64_t>(1, kPieceValues / row_values);
-    for (int64_t row = 0; row < rows; row += at_once) {
+    const int64_t end =
+        values.is_meta() ? std::min(at_once, rows) : rows;  // shapes only: all pieces need the same memory
+    for (int64_t row = 0; row < end; row += at_once) {
       const int64_t count = std::min(at_once, rows - row);
       const at::Tensor piece = values.narrow(0, row, count);
       const HalvesRange range{.first = row * row_values, .count = piece.numel()};
