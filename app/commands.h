@@ -29,6 +29,7 @@ Command add_checkpoint_verify(CLI::App& checkpoint);
 Command add_checkpoint_show(CLI::App& checkpoint);
 Command add_checkpoint_diff(CLI::App& checkpoint);
 Command add_profile(CLI::App& app);
+Command add_roofline(CLI::App& app);
 Command add_launch(CLI::App& app);
 Command add_env(CLI::App& app);
 Command add_trace(CLI::App& app);

@@ -71,6 +71,7 @@ std::vector<Entry> add_commands(CLI::App& app) {
   add(data, add_data_bench);
   add(data, add_data_export);
   add(app, add_profile);
+  add(app, add_roofline);
   add(app, add_compare);
   add(app, add_ablate);
   CLI::App& checkpoint = *app.add_subcommand("checkpoint", "Verify, show or compare checkpoints");

@@ -20,6 +20,8 @@ std::string reason_of(Metric metric, const Plan& plan) {
       return "a CUDA graph runs forward and backward in one piece";
     case Metric::tokens_per_s:
       return "the samples are images, not text";
+    case Metric::mfu_pct:
+      return plan.peak.unknown;
     case Metric::comm_exposed_ms:
     case Metric::all_reduce_mib:
     case Metric::reduce_scatter_mib:

@@ -1,5 +1,6 @@
 #include "app/run_plan.h"
 
+#include "app/stored_peaks.h"
 #include "base/counted.h"
 #include "comm/nccl_environment.h"
 #include "device/device.h"
@@ -8,6 +9,7 @@
 #include "recipe/make_plan.h"
 #include "recipe/memory_remedies.h"
 #include "recipe/plan_memory.h"
+#include "recipe/plan_peak.h"
 
 #include <spdlog/spdlog.h>
 
@@ -70,6 +72,7 @@ Plan plan_run(const LoadedRecipe& loaded, const Machine& machine, const std::vec
   warn_of_unused_gpu(loaded.recipe, machine);
   check_memory(plan, member);
   plan.notes.insert(plan.notes.begin(), loaded.notes.begin(), loaded.notes.end());
+  plan.peak = peak_of(plan, measured_peaks(plan.device, environment));
   inject(plan, injections);
   add_process_settings(plan, environment);
   return plan;

@@ -2,6 +2,7 @@
 
 #include "app/not_measured.h"
 #include "app/report_page.h"
+#include "app/run_limit.h"
 #include "app/version.h"
 #include "base/counted.h"
 #include "base/file_calls.h"
@@ -123,11 +124,13 @@ void RunReport::open(const std::optional<RecordsSoFar>& so_far, const Recipe& re
 
 void RunReport::step_done(const StepRecord& row) {
   if (!records_) return;
+  const auto began = Clock::now();
   StepRecord full_row = row;
   records_->telemetry.fill(full_row);
   records_->summary.add(full_row);
   records_->sinks.write(full_row);
   warn_of_spike(row);
+  records_s_ += seconds_since(began);
 }
 
 void RunReport::warn_of_spike(const StepRecord& row) {
@@ -202,6 +205,8 @@ Json RunReport::summary_json(const RunOutcome& outcome, const RunEnd& end) const
                                ? Json{{"passed", outcome.replicas.passed}, {"wall_s", outcome.replicas.wall_s}}
                                : Json();
   json["evaluation"] = outcome.evaluation ? to_json(*outcome.evaluation) : Json();
+  const auto limit = limit_of_run(plan_, outcome, records_->summary, records_s_);
+  json["limit"] = limit ? to_json(*limit) : Json();
   json["loader"] = loader_json(outcome.loading, plan_.loader.num_workers);
   json["memory"] = memory_json(outcome.trace, forecast_of(outcome, plan_));
   const auto& waits = outcome.trace.hidden_waits;
@@ -231,6 +236,7 @@ void RunReport::finish(const Trainer* trainer, const Json& bad_samples, const Ru
     records_->summary.set_time_to_first_step(seconds_before_training + *outcome.time_to_first_step_s);
   records_->summary.set_peak_memory(peak_memory_mib(plan_.device));
   records_->telemetry.stop();
+  records_->summary.set_measured_by_data_sheet(plan_.peak.by_data_sheet);
   records_->summary.set_energy_source(records_->telemetry.energy_source());
   records_->summary.set_price_per_hour(plan_.bench.price_per_hour);
   records_->sinks.finish();
@@ -274,6 +280,8 @@ void RunReport::print_end(const RunOutcome& outcome, const RunEnd& end) {
     lines.push_back({"memory forecast", text});
   for (const auto& leak : outcome.trace.memory_leaks) lines.push_back({"memory", leak.text()});
   for (const auto& spike : outcome.trace.memory_spikes) lines.push_back({"memory", spike.text()});
+  if (const auto limit = limit_of_run(plan_, outcome, records_->summary, records_s_))
+    lines.push_back({"limited by", limit->text});
   for (const auto& entry : receipts(plan_.switches, outcome.trace)) lines.push_back({entry.name, switch_text(entry)});
   Console& console = records_->sinks.console();
   if (outcome.steps > 0) console.line("\n" + records_->summary.table(lines));

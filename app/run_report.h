@@ -90,6 +90,7 @@ class RunReport : public RunListener {
   OutputOptions output_;
   std::function<void(const char*, int64_t)> progress_;
   std::optional<Records> records_;
+  double records_s_ = 0;  ///< time taken by step_done()
 };
 
 }  // namespace trainopt

@@ -160,6 +160,16 @@ void File::sync() {
   if (attempt(FileCall::sync, path_, [&] { return ::fsync(fd_); }) != 0) fail(errno);
 }
 
+void File::drop_from_page_cache() {
+  if (const int error = attempt(FileCall::sync, path_,
+                                [&] {
+                                  errno = ::posix_fadvise(fd_, 0, 0, POSIX_FADV_DONTNEED);
+                                  return errno == 0 ? 0 : -1;
+                                });
+      error != 0)
+    fail(errno);
+}
+
 void File::close() {
   release_reserved_space();
   int error = attempt(FileCall::close, path_, [] { return 0; }) != 0 ? errno : 0;

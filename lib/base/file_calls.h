@@ -91,6 +91,9 @@ class File {
   /// Takes an exclusive lock, which close() releases. False if another open file, of any process, holds it.
   bool lock();
   void sync();
+  /// Asks the kernel to forget what it keeps of this file in memory, so that the next reader reads the disk. Call
+  /// sync() first, because changed pages stay.
+  void drop_from_page_cache();
   void close();
 
  private:

@@ -62,8 +62,8 @@ std::vector<at::Tensor> differentiable_outputs(const std::vector<at::Tensor>& in
 }
 
 std::vector<at::Tensor> gradients_of(const at::Tensor& output, const at::Tensor& gradient,
-                                     const std::vector<at::Tensor>& inputs) {
-  return torch::autograd::grad({output}, inputs, {gradient}, /*retain_graph=*/false, /*create_graph=*/false,
+                                     const std::vector<at::Tensor>& inputs, bool keeps_graph) {
+  return torch::autograd::grad({output}, inputs, {gradient}, /*retain_graph=*/keeps_graph, /*create_graph=*/false,
                                /*allow_unused=*/true);
 }
 

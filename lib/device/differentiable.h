@@ -32,9 +32,9 @@ std::vector<at::Tensor> differentiable_outputs(const std::vector<at::Tensor>& in
                                                BackwardFunction backward);
 
 /// The gradients of `output` with respect to `inputs`, given its own, `gradient`; undefined for one that it does not
-/// depend on. Frees the graph. May be called during a backward.
+/// depend on. Frees the graph, unless it is kept for another call. May be called during a backward.
 std::vector<at::Tensor> gradients_of(const at::Tensor& output, const at::Tensor& gradient,
-                                     const std::vector<at::Tensor>& inputs);
+                                     const std::vector<at::Tensor>& inputs, bool keeps_graph = false);
 
 /// Whether one of these took part in computing `output`, directly or in what it was computed from.
 bool has_own_backward(const at::Tensor& output);

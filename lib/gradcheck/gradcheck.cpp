@@ -3,7 +3,7 @@
 #include "base/clock.h"
 #include "base/counted.h"
 #include "comm/communicator.h"
-#include "train/type_name.h"
+#include "device/type_name.h"
 
 #include <fmt/ranges.h>
 #include <spdlog/spdlog.h>

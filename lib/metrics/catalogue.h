@@ -27,6 +27,7 @@ enum class Metric : size_t {
   update_ms,
   samples_per_s,
   tokens_per_s,
+  mfu_pct,
   comm_exposed_ms,
   all_reduce_mib,
   reduce_scatter_mib,
@@ -104,6 +105,10 @@ inline constexpr std::array<MetricInfo, kMetricCount> kCatalogue{{
      "The step's samples over all ranks divided by step_ms."},
     {Metric::tokens_per_s, "tokens_per_s", "throughput", "1/s", Aggregate::mean, NumberForm::real,
      "The step's predicted tokens over all ranks, without padding, divided by step_ms; null for images."},
+    {Metric::mfu_pct, "mfu_pct", "throughput", "%", Aggregate::mean, NumberForm::real,
+     "Model FLOP utilization: the time of the step's multiplications at the rate that trainopt roofline measured here "
+     "for products of their type, as a share of step_ms. Three times the forward pass; what is computed again does not "
+     "count. null until the rate was measured."},
     {Metric::comm_exposed_ms, "comm_exposed_ms", "time", "ms", Aggregate::mean, NumberForm::real,
      "Communication that the step waited for; null with one rank."},
     {Metric::all_reduce_mib, "all_reduce_mib", "communication", "MiB", Aggregate::mean, NumberForm::real,

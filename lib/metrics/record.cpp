@@ -47,6 +47,7 @@ void PendingRecord::finish(double paused_ms) {
   row_[Metric::step_ms] = step_ms;
   if (step_ms <= 0) return;
   row_[Metric::samples_per_s] = static_cast<double>(row_.step_samples) / step_ms * 1e3;
+  if (least_ms_) row_[Metric::mfu_pct] = 100 * *least_ms_ / step_ms;
   if (row_.step_tokens > 0) row_[Metric::tokens_per_s] = static_cast<double>(row_.step_tokens) / step_ms * 1e3;
 }
 

@@ -45,6 +45,8 @@ class PendingRecord {
   /// `step` counts from 1. `samples` have been seen by all ranks, including this step; `dataset_size` make an epoch.
   void set_position(int64_t step, int64_t samples, int64_t step_samples, int64_t dataset_size);
   void set_tokens(int64_t step_tokens) { row_.step_tokens = step_tokens; }
+  /// How long the step's multiplications would take at the measured peak; mfu_pct follows from it.
+  void set_least_ms(double milliseconds) { least_ms_ = milliseconds; }
 
   void set(Profiling profiling) { row_.profiling = profiling; }
   void set(Metric metric, double value) { row_[metric] = value; }
@@ -66,6 +68,7 @@ class PendingRecord {
   friend class AsyncReader;
   StepRecord row_;
   std::optional<double> paused_ms_;  // set by finish()
+  std::optional<double> least_ms_;
   std::vector<std::pair<Metric, at::Tensor>> scalars_;
   std::vector<std::pair<Metric, std::shared_ptr<const EventSpan>>> spans_;
 };

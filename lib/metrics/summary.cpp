@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/units.h"
 #include "metrics/format.h"
+#include "statistics/student.h"
 
 #include <algorithm>
 #include <cmath>
@@ -14,9 +15,6 @@ namespace {
 /// Step times stored for percentiles: all up to this number, then those of every second, fourth, … step.
 constexpr size_t kMaxStepTimes = 1 << 20;
 
-/// Confidence level of the throughput interval.
-constexpr double kLevel = 0.95;
-
 /// Steps that were not profiled, without which a recorded step is compared with nothing.
 constexpr int64_t kLeastForSlowdown = 3;
 
@@ -24,24 +22,27 @@ Json json_of(const std::optional<double>& value) {
   return value && std::isfinite(*value) ? Json(*value) : Json(nullptr);
 }
 
-std::string energy_text(const EnergySums& energy, const std::optional<double>& samples_per_joule,
-                        const std::optional<EnergySource>& source) {
-  std::string text = fmt::format("{:.4g} J", energy.joules());
-  if (samples_per_joule) text += fmt::format(", {:.4g} samples per joule", *samples_per_joule);
-  if (source) text += fmt::format(" ({})", source->text);
-  return text;
+/// The half-width of the throughput's interval in % of it: `interval` or, if the series is too short for that,
+/// Student's for independent steps. nullopt for fewer than five.
+std::optional<double> noise_pct(const std::vector<Piece>& pieces, const std::optional<Interval>& interval) {
+  if (interval) return 100 * (interval->high - interval->low) / (interval->high + interval->low);
+  const auto n = static_cast<double>(pieces.size());
+  if (pieces.size() < 5) return std::nullopt;
+  double sum = 0, squares = 0;
+  for (const Piece& piece : pieces) sum += piece.seconds / piece.samples;
+  for (const Piece& piece : pieces) squares += std::pow(piece.seconds / piece.samples - sum / n, 2);
+  const double standard_error = std::sqrt(squares / (n - 1) / n);
+  return 100 * student_quantile((1 - Summary::kLevel) / 2, n - 1) * standard_error / (sum / n);
 }
 
 }  // namespace
 
-double price_of_a_million_samples(double price_per_hour, double samples_per_s) {
-  return price_per_hour / 3600 / samples_per_s * 1e6;
+std::optional<double> Summary::of_data_sheet(const std::optional<double>& mfu_pct) const {
+  return mfu_pct && measured_by_data_sheet_ ? std::optional(*mfu_pct * *measured_by_data_sheet_) : std::nullopt;
 }
 
-std::string slowdown_text(double slowdown_pct) {
-  const std::string pct = fmt::format("{:.1f}", slowdown_pct);
-  if (slowdown_pct <= 0 || pct == "0.0") return "recording made no step measurably slower";
-  return fmt::format("recording made a step {} % slower", pct);
+double price_of_a_million_samples(double price_per_hour, double samples_per_s) {
+  return price_per_hour / 3600 / samples_per_s * 1e6;
 }
 
 double percentile(std::vector<double>& values, double q) {
@@ -72,6 +73,12 @@ void Summary::Sums::add(const StepRecord& row) {
   tokens += static_cast<double>(row.step_tokens);
   step_ms += *time;
   if (const auto& wait = row[Metric::data_wait_ms]; wait && *time > 0) data_wait.add(100 * *wait / *time, *time);
+  const auto share_of = [&](Metric part) {
+    return row[part] && *time > 0 ? std::optional(100 * *row[part] / *time) : std::nullopt;
+  };
+  copy.add(share_of(Metric::copy_ms), *time);
+  exposed.add(share_of(Metric::comm_exposed_ms), *time);
+  mfu.add(row[Metric::mfu_pct], *time);
   gpu_util.add(row[Metric::gpu_util_pct], *time);
   gpu_sm_util.add(row[Metric::gpu_sm_util_pct], *time);
   gpu_tensor_util.add(row[Metric::gpu_tensor_util_pct], *time);
@@ -220,6 +227,8 @@ Json Summary::to_json() const {
       {"mean", json_of(s.mean)}, {"p50", json_of(s.p50)}, {"p95", json_of(s.p95)}, {"p99", json_of(s.p99)}};
   json["phases_ms"] = s.sums.phases.means_json();
   json["data_wait_pct"] = json_of(s.sums.data_wait.mean());
+  json["mfu_pct"] = json_of(s.sums.mfu.mean());
+  json["mfu_data_sheet_pct"] = json_of(of_data_sheet(s.sums.mfu.mean()));
   json["gpu_util_pct"] = json_of(s.sums.gpu_util.mean());
   json["gpu_sm_util_pct"] = json_of(s.sums.gpu_sm_util.mean());
   json["gpu_tensor_util_pct"] = json_of(s.sums.gpu_tensor_util.mean());
@@ -249,52 +258,21 @@ Json Summary::to_json() const {
   return json;
 }
 
-std::string Summary::table(const std::vector<SwitchLine>& switches) const {
+std::optional<StepTimes> Summary::step_times() const {
   const Statistics s = statistics();
-  std::string text;
-  size_t width = std::string_view("time to first step").size();
-  for (const SwitchLine& line : switches) width = std::max(width, line.name.size());
-  const auto row = [&](std::string_view name, const std::string& value) {
-    fmt::format_to(std::back_inserter(text), "{}  {:<{}}  {}", text.empty() ? "" : "\n", name, width, value);
-  };
-  const auto& range = s.samples_per_s_interval;
-  const std::string interval =
-      range ? fmt::format(" ({}–{}, {:.0f} %)", human_rate(range->low), human_rate(range->high), 100 * kLevel) : "";
-  if (s.samples_per_s) row("samples/s", human_rate(*s.samples_per_s) + interval);
-  if (s.tokens_per_s) row("tokens/s", human_rate(*s.tokens_per_s));
-  if (s.p50)
-    row("step time", fmt::format("p50 {}   p95 {}   p99 {}", human_milliseconds(*s.p50), human_milliseconds(*s.p95),
-                                 human_milliseconds(*s.p99)));
-  if (const std::string phases = s.sums.phases.text(); !phases.empty()) row("mean step", phases);
-  if (const auto share = s.sums.data_wait.mean()) row("waiting for data", fmt::format("{:.1f} % of the time", *share));
-  if (const auto share = s.sums.gpu_util.mean())
-    row("GPU utilization", fmt::format("{:.0f} % of the time with a kernel running (NVML), mean", *share));
-  if (const auto share = s.sums.gpu_sm_util.mean())
-    row("SM utilization", fmt::format("{:.0f} % of the multiprocessors busy (GPM), mean", *share));
-  if (const auto share = s.sums.gpu_tensor_util.mean())
-    row("tensor cores", fmt::format("{:.0f} % of the time active (GPM), mean", *share));
-  if (const auto share = s.sums.cpu_util.mean())
-    row("CPU utilization", fmt::format("{:.0f} % of the allowed cores, mean", *share));
-  if (const auto memory = peak_memory_mib_ ? peak_memory_mib_ : largest_memory_mib_)
-    row("peak memory", human_bytes(*memory * 0x1p20));
-  if (s.energy.any()) row("energy", energy_text(s.energy, s.samples_per_joule, energy_source_));
-  if (s.price_per_million_samples)
-    row("price",
-        fmt::format("{:.4g} per million samples, at {:.4g} per hour", *s.price_per_million_samples, *price_per_hour_));
-  if (time_to_first_step_s_) row("time to first step", human_seconds(*time_to_first_step_s_));
-  if (measured_steps() > 0) {
-    const std::string left_out =
-        left_out_steps() == 0 ? "" : fmt::format(", the first {} excluded as warm-up", left_out_steps());
-    row("measured over", fmt::format("{} step{}{}", measured_steps(), measured_steps() == 1 ? "" : "s", left_out));
-  }
-  if (profiled_steps_ > 0) {
-    const auto slower = profiler_slowdown_pct(s);
-    row("profiled", fmt::format("{} step{}, not counted above{}", profiled_steps_, profiled_steps_ == 1 ? "" : "s",
-                                slower ? "; " + slowdown_text(*slower) : ""));
-  }
-  for (const SwitchLine& line : switches) row(line.name, line.observed);
-  for (const std::string& warning : s.warnings) row("warning", warning);
-  return text;
+  if (!s.mean) return std::nullopt;
+  const auto phases = s.sums.phases.means_ms();
+  return StepTimes{.mean_ms = *s.mean,
+                   .forward_ms = phases[0],
+                   .backward_ms = phases[1],
+                   .update_ms = phases[2],
+                   .data_wait_pct = s.sums.data_wait.mean(),
+                   .copy_pct = s.sums.copy.mean(),
+                   .exposed_pct = s.sums.exposed.mean(),
+                   .gpu_busy_pct = s.sums.gpu_util.mean(),
+                   .mfu_pct = s.sums.mfu.mean(),
+                   .noise_pct = noise_pct(pieces(), s.samples_per_s_interval),
+                   .straggler = s.straggler};
 }
 
 }  // namespace trainopt

@@ -9,6 +9,7 @@
 #include "metrics/phases.h"
 #include "metrics/record.h"
 #include "metrics/step_series.h"
+#include "metrics/step_times.h"
 #include "metrics/stragglers.h"
 
 #include <cstdint>
@@ -36,6 +37,8 @@ std::string slowdown_text(double slowdown_pct);
 
 class Summary {
  public:
+  static constexpr double kLevel = 0.95;  ///< of the throughput's interval
+
   /// Excludes the first `warmup_steps` from the statistics, or half of all steps if there are fewer than twice as many.
   explicit Summary(int64_t warmup_steps);
 
@@ -54,6 +57,9 @@ class Summary {
   /// What an hour of the machines costs, in any currency.
   void set_price_per_hour(std::optional<double> price) { price_per_hour_ = price; }
 
+  /// The measured peak as a share of the data sheet's, where the device has one.
+  void set_measured_by_data_sheet(std::optional<double> share) { measured_by_data_sheet_ = share; }
+
   /// The loss of the training's first step, if another process took that step.
   void set_first_loss(std::optional<double> loss) { first_loss_ = loss; }
   const std::optional<double>& first_loss() const { return first_loss_; }
@@ -67,13 +73,16 @@ class Summary {
   std::vector<Piece> pieces() const;
 
   /// The keys of summary.json that derive from rows: samples_per_s, samples_per_s_interval (low, high and level),
-  /// tokens_per_s, step_ms, phases_ms (forward, backward, update), data_wait_pct, gpu_util_pct (and gpu_sm_util_pct,
-  /// gpu_tensor_util_pct), cpu_util_pct, peak_memory_mib, memory_peak_pct, alloc_retries (in the measured steps), loss,
-  /// measured_steps, left_out_steps, profiler (steps and slowdown_pct, if a step was profiled), time_to_first_step_s,
-  /// straggler, warnings, energy_j, energy_source, energy_of, samples_per_joule, price_per_million_samples. null: not
-  /// measured, or no finding. Energy is that from the first to the last reading in the measured steps, with evaluations
-  /// and checkpoints in between; samples_per_joule is null if it is not that of all ranks.
+  /// tokens_per_s, step_ms, phases_ms (forward, backward, update), data_wait_pct, mfu_pct (and mfu_data_sheet_pct),
+  /// gpu_util_pct (and gpu_sm_util_pct, gpu_tensor_util_pct), cpu_util_pct, peak_memory_mib, memory_peak_pct,
+  /// alloc_retries (in the measured steps), loss, measured_steps, left_out_steps, profiler (steps and slowdown_pct, if
+  /// a step was profiled), time_to_first_step_s, straggler, warnings, energy_j, energy_source, energy_of,
+  /// samples_per_joule, price_per_million_samples. null: not measured, or no finding. Energy is that from the first to
+  /// the last reading in the measured steps, with evaluations and checkpoints in between; samples_per_joule is null if
+  /// it is not that of all ranks.
   Json to_json() const;
+  /// nullopt if no step was measured.
+  std::optional<StepTimes> step_times() const;
   /// For the console: several lines, the last without a newline; warnings come last.
   std::string table(const std::vector<SwitchLine>& switches) const;
 
@@ -86,7 +95,7 @@ class Summary {
       void add(const std::optional<double>& value, double by);
       std::optional<double> mean() const;
     };
-    Weighted data_wait, gpu_util, gpu_sm_util, gpu_tensor_util, cpu_util;
+    Weighted data_wait, copy, exposed, mfu, gpu_util, gpu_sm_util, gpu_tensor_util, cpu_util;
     PhaseSums phases;
     void add(const StepRecord& row);
     std::optional<double> per_second(double count) const {
@@ -105,6 +114,7 @@ class Summary {
   };
   Statistics statistics() const;
   void add_costs(Statistics& result) const;
+  std::optional<double> of_data_sheet(const std::optional<double>& mfu_pct) const;
   std::optional<Piece> piece_of(const StepRecord& row);
   void add_unprofiled(const StepRecord& row, const std::optional<Piece>& piece);
   /// How much longer a step takes while it is recorded, in %; below 0 if the noise is larger.
@@ -128,7 +138,7 @@ class Summary {
       memory_peak_pct_;
   std::optional<EnergySource> energy_source_;
   bool energy_of_all_ranks_ = false;
-  std::optional<double> price_per_hour_;
+  std::optional<double> price_per_hour_, measured_by_data_sheet_;
 };
 
 }  // namespace trainopt

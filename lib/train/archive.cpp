@@ -1,7 +1,7 @@
 #include "train/archive.h"
 
 #include "device/tensor.h"
-#include "train/type_name.h"
+#include "device/type_name.h"
 
 #include <fmt/ranges.h>
 

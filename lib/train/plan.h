@@ -21,6 +21,7 @@
 #include "train/memory_forecast.h"
 #include "train/optimizer.h"
 #include "train/parameter_store.h"
+#include "train/peak_speed.h"
 #include "train/precision.h"
 #include "train/rank_groups.h"
 #include "train/receipt.h"
@@ -48,6 +49,9 @@ struct ModelPlan {
   std::set<std::string> in_bfloat16 = {};  ///< names of the parameters held as bfloat16; the others are float32
   int64_t bfloat16_parameters = 0;         ///< number of their values
 
+  /// Forward and backward of so many samples. Backward multiplies twice as much, and what it computes again does not
+  /// count.
+  double training_flops(int64_t samples) const { return 3 * flops_per_sample * static_cast<double>(samples); }
   int64_t parameter_bytes() const { return 4 * parameters - 2 * bfloat16_parameters; }
 };
 
@@ -101,6 +105,7 @@ struct Plan {
   bool records_traces = false;           ///< libtorch's profiler records some steps
   bool memory_snapshot = false;          ///< the memory's history is recorded to the end and written
   std::optional<MemoryForecast> memory;  ///< of a step; null: no forecast was made
+  PeakSpeed peak;                        ///< of this job's devices
   bool learning_rate_on_device = false;  ///< every update reads it there, without the host
   bool rewinds_random_state = false;     ///< a step sets the model's generator back, which only the host can
 

@@ -9,7 +9,7 @@
 #include "device/memory.h"
 #include "train/memory_findings.h"
 #include "train/hidden_waits.h"
-#include "train/type_name.h"
+#include "device/type_name.h"
 
 #include <compare>
 #include <functional>

@@ -89,6 +89,8 @@ void Trainer::take_step() {
   results->record.set(profiling);
   results->record.set_position(step, outcome_.samples, results->samples, plan_.data.samples());
   results->record.set_tokens(results->tokens);
+  if (const auto least = plan_.peak.least_ms(plan_.model.training_flops(results->samples)))
+    results->record.set_least_ms(*least);
   after_step(std::move(results->record), observed.get());
 }
 
@@ -209,8 +211,13 @@ void Trainer::after_step(PendingRecord record, ObservedStep* observed) {
   if (!outcome_.time_to_first_step_s) outcome_.time_to_first_step_s = seconds_since(started_);
   if (outcome_.steps != step) return agree();  // the step was undone
   if (compares) compare_replicas();
-  if (evaluates) evaluate();
-  if (saves) save_checkpoint();
+  const auto timed = [](double& seconds, const auto& work) {
+    const auto began = Clock::now();
+    work();
+    seconds += seconds_since(began);
+  };
+  if (evaluates) timed(outcome_.between.evaluation_s, [&] { evaluate(); });
+  if (saves) timed(outcome_.between.checkpoint_s, [&] { save_checkpoint(); });
   outcome_.wall_s = wall_s_before_ + seconds_since(started_);
   agree();
 }

@@ -40,6 +40,11 @@ struct ReplicaComparisons {
   double wall_s = 0;
 };
 
+/// Time between the steps of this process, in seconds.
+struct BetweenSteps {
+  double evaluation_s = 0, checkpoint_s = 0;  ///< without those after the last step
+};
+
 struct RunOutcome {
   int64_t steps = 0, samples = 0;       ///< of the whole training, including before a resume
   std::optional<int64_t> resumed_from;  ///< the step of the checkpoint
@@ -49,6 +54,7 @@ struct RunOutcome {
   int64_t skipped_steps = 0;                   ///< steps skipped because of non-finite values
   int64_t micro_split = 1;                     ///< number of pieces per micro-batch after memory ran out
   ReplicaComparisons replicas;
+  BetweenSteps between;
   std::optional<LoaderWork> loading;  ///< by this process, to the end of its last step; null without a loader
   int stopped_by_signal = 0;
   std::optional<EvaluationResult> evaluation;  ///< the last one

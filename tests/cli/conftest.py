@@ -120,8 +120,13 @@ class Program:
         self.folder, self.started = folder, []
 
     def environment(self):
-        """Hides GPUs unless the caller chose some, so that the tests behave the same on every machine."""
-        return {**os.environ, "CUDA_VISIBLE_DEVICES": os.environ.get("CUDA_VISIBLE_DEVICES", "")}
+        """Hides GPUs unless the caller chose some, and what was measured of this machine, so that the tests behave the
+        same on every machine."""
+        return {
+            **os.environ,
+            "CUDA_VISIBLE_DEVICES": os.environ.get("CUDA_VISIBLE_DEVICES", ""),
+            "XDG_CACHE_HOME": str(self.folder / ".cache"),
+        }
 
     def __call__(self, *arguments, timeout=300, env=None, before=None):
         """`before` runs in the new process before the program starts."""

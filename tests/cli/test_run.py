@@ -15,8 +15,8 @@ from conftest import PROGRAM, TINY, losses, records, summary
 
 RECORD = (
     "step epoch samples loss learning_rate grad_norm loss_scale nonfinite step_ms data_wait_ms copy_ms device_ms "
-    "forward_ms backward_ms update_ms samples_per_s tokens_per_s comm_exposed_ms all_reduce_mib reduce_scatter_mib "
-    "all_gather_mib broadcast_mib send_mib parameters_mib "
+    "forward_ms backward_ms update_ms samples_per_s tokens_per_s mfu_pct comm_exposed_ms all_reduce_mib "
+    "reduce_scatter_mib all_gather_mib broadcast_mib send_mib parameters_mib "
     "gradients_mib optimizer_mib gpu_util_pct gpu_sm_util_pct gpu_tensor_util_pct gpu_memory_used_mib "
     "memory_allocated_mib memory_reserved_mib memory_active_mib memory_peak_pct alloc_retries device_allocs "
     "device_frees gpu_power_w gpu_sm_clock_mhz gpu_throttle cpu_util_pct other_cpu_pct "
@@ -24,7 +24,8 @@ RECORD = (
 ).split()
 SUMMARY = (
     "status reason exit_code steps samples wall_s time_to_first_step_s samples_per_s tokens_per_s step_ms phases_ms "
-    "data_wait_pct gpu_util_pct cpu_util_pct peak_memory_mib memory_peak_pct alloc_retries loss evaluation "
+    "data_wait_pct mfu_pct mfu_data_sheet_pct limit gpu_util_pct cpu_util_pct peak_memory_mib memory_peak_pct "
+    "alloc_retries loss evaluation "
     "measured_steps receipts loader samples_per_s_interval warnings energy_j energy_source energy_of samples_per_joule "
     "price_per_million_samples"
 ).split()

@@ -35,7 +35,7 @@ LISTS = {
 # Names that are also ordinary English words: only references in code count.
 PLAIN_WORDS = {"attention", "loading", "precision", "sharding"}
 # Settings and classes of a module that share a name with an optimization.
-SAME_WORD = {"lib/device/": {"tf32", "cudnn_benchmark", "cuda_graph"}}
+SAME_WORD = {"lib/device/": {"tf32", "cudnn_benchmark", "cuda_graph"}, "lib/roofline/": {"tf32"}}
 LIBTORCH_WORDS = re.compile(r"\b(at|aten|c10|torch)::[\w:]+|<(ATen|c10|torch)/[^>]+>")
 STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
 

@@ -8,7 +8,7 @@
 #include "support/catch.h"
 #include "support/trained_ranks.h"
 #include "support/turned_on.h"
-#include "train/type_name.h"
+#include "device/type_name.h"
 
 #include <fmt/ranges.h>
 

@@ -25,6 +25,7 @@ TEST_CASE("the record has the documented names in the documented order") {
                                             "update_ms",
                                             "samples_per_s",
                                             "tokens_per_s",
+                                            "mfu_pct",
                                             "comm_exposed_ms",
                                             "all_reduce_mib",
                                             "reduce_scatter_mib",

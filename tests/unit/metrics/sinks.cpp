@@ -46,7 +46,7 @@ TEST_CASE("a row has this exact JSON and CSV line") {
       "\"loss_scale\":null,\"nonfinite\":null,"
       "\"step_ms\":25.75,\"data_wait_ms\":0,\"copy_ms\":null,\"device_ms\":null,"
       "\"forward_ms\":null,\"backward_ms\":null,\"update_ms\":null,\"samples_per_s\":null,"
-      "\"tokens_per_s\":null,\"comm_exposed_ms\":null,"
+      "\"tokens_per_s\":null,\"mfu_pct\":null,\"comm_exposed_ms\":null,"
       "\"all_reduce_mib\":null,\"reduce_scatter_mib\":null,\"all_gather_mib\":null,\"broadcast_mib\":null,"
       "\"send_mib\":null,"
       "\"parameters_mib\":null,\"gradients_mib\":null,\"optimizer_mib\":null,\"gpu_util_pct\":null,"
@@ -55,7 +55,7 @@ TEST_CASE("a row has this exact JSON and CSV line") {
       "\"alloc_retries\":null,\"device_allocs\":null,\"device_frees\":null,\"gpu_power_w\":null,"
       "\"gpu_sm_clock_mhz\":null,\"gpu_throttle\":36,\"cpu_util_pct\":null,"
       "\"other_cpu_pct\":null,\"process_rss_mib\":null,\"energy_j\":null}\n");
-  CHECK(csv_line(row) == "12,0.0384,384,2.30119991,0.001,,,,25.75,0,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,36,,,,\n");
+  CHECK(csv_line(row) == "12,0.0384,384,2.30119991,0.001,,,,25.75,0,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,36,,,,\n");
 }
 
 TEST_CASE("the CSV header lists the catalogue's names") {

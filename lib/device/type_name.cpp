@@ -1,4 +1,4 @@
-#include "train/type_name.h"
+#include "device/type_name.h"
 
 namespace trainopt {
 

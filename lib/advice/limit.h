@@ -1,0 +1,49 @@
+// What limits a run: the part of its time from which most could be gained.
+#pragma once
+
+#include "base/json.h"
+#include "data/loader_shares.h"
+#include "metrics/step_times.h"
+#include "metrics/stragglers.h"
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace trainopt {
+
+/// What one process measured of its time.
+struct RunTimes {
+  int64_t steps = 0;                          ///< of this process
+  StepTimes step;                             ///< means over the measured steps
+  double evaluation_s = 0, checkpoint_s = 0;  ///< between the steps, in all
+  double records_s = 0;                       ///< for writing records, part of the steps, in all
+  std::optional<LoaderShares> loader;         ///< null without a loader
+  int64_t loader_threads = 0;                 ///< 0: the training thread loads
+  bool copies_ahead = true;                   ///< batches are copied to the device while the step runs
+  std::optional<double> operations_ms;        ///< of the host in a step, for starting operations; null: not known
+  std::optional<double> memory_bound_pct;     ///< by roofline, of the model's least time; null: not known
+};
+
+struct TimePart {
+  std::string name;      ///< "loader", "evaluation"
+  double share_pct = 0;  ///< of the training's time
+};
+
+struct Limit {
+  /// "loader", "copy", "launches", "exchange", "straggler", "evaluation", "checkpoints", "records", "update",
+  /// "memory bandwidth", "compute", or "nothing".
+  std::string name;
+  std::string text;  ///< one line: what limits the run, its share of the time, and the evidence
+  std::optional<double> share_pct, noise_pct;
+  std::vector<TimePart> parts;  ///< of the time, the largest first
+};
+
+/// Waiting, copying, evaluating and the like can be avoided altogether, computing cannot. So the limit is the largest
+/// part that can be avoided, unless it is smaller than the noise of the measured speed: then it is what most of the
+/// rest computes. "nothing" if the run is too short to know its noise.
+Limit find_limit(const RunTimes& times);
+
+Json to_json(const Limit& limit);
+
+}  // namespace trainopt

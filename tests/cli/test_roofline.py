@@ -1,0 +1,117 @@
+"""trainopt roofline, what runs make of it, and what limits a run."""
+
+import json
+
+import pytest
+
+from conftest import TINY, records, summary
+
+QUICK = ("roofline", "--seconds", "0.05")
+
+
+def environment_of(folder):
+    return json.loads((folder / "environment.json").read_text())
+
+
+def test_peaks_are_measured_once(trainopt):
+    first = trainopt(*QUICK, "--json").json()
+    assert first["products"]["float32"]["flops_per_s"] > 1e6 and first["memory_bytes_per_s"] > 1e6
+    assert first["disk_read_bytes_per_s"] > 0 and first["operation_us"] > 0
+    assert first["pinned_copy_bytes_per_s"] is None, "a CPU's batches are not copied"
+    assert trainopt(*QUICK, "--json").json() == first, "kept"
+    assert trainopt(*QUICK, "--json", "--again").json()["wall_s"] != first["wall_s"]
+    text = trainopt(*QUICK)
+    assert text.code == 0 and "float32 products" in text.out and "kept in" in text.out, text
+    assert [path.suffix for path in (trainopt.folder / ".cache/trainopt/roofline").iterdir()] == [".json"]
+
+
+def test_a_run_compares_itself_with_the_measured_peak(trainopt):
+    trainopt.write("tiny.yaml", TINY)
+    assert trainopt("run", "tiny.yaml", "--run-dir", "before").code == 0
+    assert summary(trainopt.folder / "before")["mfu_pct"] is None
+    assert "trainopt roofline" in environment_of(trainopt.folder / "before")["not_measured"]["mfu_pct"]
+    peak = trainopt(*QUICK, "--json").json()["products"]["float32"]["flops_per_s"]
+    assert trainopt("run", "tiny.yaml", "--run-dir", "after").code == 0
+    flops = 3 * trainopt("plan", "tiny.yaml", "--json").json()["model"]["flops_per_sample"]
+    for row in records(trainopt.folder / "after"):
+        assert row["mfu_pct"] == pytest.approx(100 * flops * row["samples_per_s"] / peak), row
+    assert summary(trainopt.folder / "after")["mfu_pct"] > 0
+    assert summary(trainopt.folder / "after")["mfu_data_sheet_pct"] is None, "no data sheet of a CPU is known"
+
+
+def test_samples_of_different_length_have_no_mfu(trainopt):
+    for i in range(8):
+        trainopt.write(f"texts/{i}.txt", "word " * (i + 1))
+    trainopt.write(
+        "text.yaml",
+        "model: {name: gpt2, layers: 1, heads: 2, width: 8, context: 32, vocabulary: 257}\n"
+        "data: {dataset: documents, path: texts, batch_size: 2}\ntrain: {max_steps: 2}\n",
+    )
+    trainopt(*QUICK)
+    result = trainopt("run", "text.yaml", "--run-dir", "out")
+    assert result.code == 0, result
+    assert summary(trainopt.folder / "out")["mfu_pct"] is None
+    assert "differ in length" in environment_of(trainopt.folder / "out")["not_measured"]["mfu_pct"]
+
+
+def test_with_a_recipe(trainopt):
+    trainopt.write("tiny.yaml", TINY)
+    found = trainopt(*QUICK, "tiny.yaml", "--json").json()
+    assert [(product["operation"], product["shape"], product["calls"]) for product in found["model_products"]] == [
+        ("linear", "8 × 192 to 8", 1),
+        ("linear", "8 × 8 to 10", 1),
+    ]
+    plan = trainopt("plan", "tiny.yaml", "--json").json()
+    assert sum(product["flops"] for product in found["model_products"]) == 8 * plan["model"]["flops_per_sample"]
+    assert sum(unit["flops"] for unit in found["units"]) == 3 * 8 * plan["model"]["flops_per_sample"]
+    assert found["loader"]["samples_per_s"] > 0
+    text = trainopt(*QUICK, "tiny.yaml")
+    assert "forward and backward" in text.out and "the loader alone" in text.out, text
+
+
+def test_exchanges_of_two_ranks(trainopt):
+    result = trainopt("launch", "-n", "2", "--", *QUICK, "--json")
+    peaks = result.json()["exchanges"]["gloo, 2 ranks on 1 machine"]
+    assert {peak["collective"] for peak in peaks} == {
+        "all_reduce",
+        "reduce_scatter",
+        "all_gather",
+        "broadcast",
+        "send",
+    }, result
+    assert all(peak["seconds"] > 0 and peak["sent_bytes_per_s"] > 0 for peak in peaks)
+    alone = trainopt(*QUICK, "--json").json()
+    assert alone["exchanges"] == result.json()["exchanges"], "one file for the machine"
+
+
+def test_without_a_place_to_keep_it(trainopt):
+    environment = {
+        name: value for name, value in trainopt.environment().items() if name not in ("HOME", "XDG_CACHE_HOME")
+    }
+    result = trainopt("roofline", env=environment)
+    assert result.code == 2 and "set HOME or XDG_CACHE_HOME" in result.err, result
+    trainopt.refused("roofline", "--seconds", "0", says=["--seconds"])
+    trainopt.refused("roofline", "missing.yaml", says=["missing.yaml"])
+
+
+@pytest.mark.parametrize(
+    "change, limit",
+    [
+        (["checkpoint.every_n_steps=1"], "checkpoints"),
+        (["evaluation={every_n_steps: 1, path: .}", "data={dataset: cifar10, path: .}"], "evaluation"),
+        (["data.transforms=[{resize: 2000}, {resize: 8}]"], "loader"),
+    ],
+    ids=["checkpoints", "evaluation", "loader"],
+)
+def test_a_run_says_what_limits_it(trainopt, change, limit):
+    trainopt.write("tiny.yaml", TINY)
+    for name, count in [("data_batch_1.bin", 64), ("test_batch.bin", 512)]:
+        with open(trainopt.folder / name, "wb") as file:
+            file.truncate(count * 3073)
+    result = trainopt("run", "tiny.yaml", "--run-dir", "out", "train.max_steps=30", *change)
+    assert result.code == 0, result
+    found = summary(trainopt.folder / "out")["limit"]
+    assert found["name"] == limit, found
+    assert found["text"] in result.out and found["share_pct"] > found["noise_pct"], found
+    shares = [part["share_pct"] for part in found["parts"]]
+    assert shares == sorted(shares, reverse=True) and sum(shares) <= 101, found
