@@ -1,14 +1,18 @@
 // trainopt profile RECIPE...: a short run with the profiler on, and what its trace shows.
+#include "app/attained.h"
 #include "app/commands.h"
 #include "app/report_page.h"
 #include "app/run_session.h"
 #include "app/signals.h"
+#include "app/stored_peaks.h"
 #include "app/trace_options.h"
 #include "base/counted.h"
 #include "base/files.h"
 #include "base/json.h"
 #include "comm/launch_environment.h"
 #include "metrics/summary.h"
+#include "recipe/make_plan.h"
+#include "recipe/plan_peak.h"
 #include "trace/analysis.h"
 #include "train/profiler.h"
 
@@ -94,8 +98,15 @@ std::string cost_text(const Json& cost) {
                      cost.at("other_steps").get<int64_t>());
 }
 
+/// Empty if trainopt roofline has not measured this machine.
+std::vector<UnitLimit> limits_of(const Recipe& recipe, const Launch& launch, const Environment& environment) {
+  const Plan plan = make_plan(recipe, detect_machine(visible_devices(environment)), launch.position);
+  const auto measured = measured_peaks(plan.device, environment);
+  return measured ? unit_limits_of(plan, *measured) : std::vector<UnitLimit>();
+}
+
 void show(const std::vector<std::filesystem::path>& traces, const std::filesystem::path& run_dir,
-          const TraceOptions& options, int64_t recorded_steps, bool as_json) {
+          const TraceOptions& options, int64_t recorded_steps, const std::vector<UnitLimit>& limits, bool as_json) {
   if (traces.empty())
     throw UserError(fmt::format("no trace was written, so there is nothing to show: {}", run_dir.string()),
                     ExitCode::storage);
@@ -104,14 +115,16 @@ void show(const std::vector<std::filesystem::path>& traces, const std::filesyste
   const auto json_of = [&](const trace::AnalysisView& view) {
     Json json = trace::analysis_json(analysis, view);
     json["recording"] = cost;
+    add_attained(json, limits);
     return json;
   };
   write_file(run_dir / "profile.json", json_text(json_of({}), 2) + "\n");
   write_file(run_dir / "operations.csv", trace::operations_csv(analysis));
   write_own_report(run_dir);
   if (as_json) return print_json(json_of(options.view));
-  std::printf("%s%s\nwrote %s: profile.json, operations.csv, and in trace/ what https://ui.perfetto.dev opens\n",
-              trace::analysis_text(analysis, options.view).c_str(), cost_text(cost).c_str(), run_dir.c_str());
+  std::printf("%s%s%s\nwrote %s: profile.json, operations.csv, and in trace/ what https://ui.perfetto.dev opens\n",
+              trace::analysis_text(analysis, options.view).c_str(), attained_text(json_of(options.view)).c_str(),
+              cost_text(cost).c_str(), run_dir.c_str());
 }
 
 }  // namespace
@@ -155,7 +168,7 @@ Command add_profile(CLI::App& app) {
                         .then =
                             [&](const std::filesystem::path& folder) {
                               show(traces_in(folder, launch.position.ranks, first_step), folder, *options,
-                                   profiler.active, *as_json);
+                                   profiler.active, limits_of(loaded.recipe, launch, context.environment), *as_json);
                             }},
                        context.environment);
   };

@@ -118,12 +118,7 @@ class RooflineSession {
     limits.products = measure_products(
         config, plan_.model.input,
         {.device = plan_.device, .batch = plan_.data.batch_size, .memory_format = plan_.tensor_format.memory_format});
-    const auto peak = roofline.products.find(product_type(plan_));
-    if (peak != roofline.products.end() && roofline.memory_bytes_per_s)
-      limits.units =
-          unit_limits(make_model(config, plan_.model.input, at::kMeta, 0), plan_.data.batch_size,
-                      plan_.tensor_format.compute_type == at::kFloat ? 4 : 2,
-                      {.flops_per_s = peak->second.flops_per_s, .bytes_per_s = *roofline.memory_bytes_per_s});
+    limits.units = unit_limits_of(plan_, roofline);
     if (plan_.data.dataset && !plan_.data.device_dataset) {
       say("the loader");
       limits.loader =

@@ -3,7 +3,6 @@
 #include "data/text/text_dataset.h"
 #include "device/process.h"
 #include "roofline/data_sheet.h"
-#include "roofline/unit_limits.h"
 
 namespace trainopt {
 namespace {
@@ -21,13 +20,7 @@ bool samples_differ(const DataPlan& data) {
   return text && !text->uniform_tokens();
 }
 
-std::optional<double> memory_bound_pct(const Plan& plan, const Roofline& measured, double flops_per_s) {
-  if (!measured.memory_bytes_per_s) return std::nullopt;
-  ModelConfig config = plan.model.config;
-  config.weights.reset();
-  const auto limits = unit_limits(make_model(config, plan.model.input, at::kMeta, 0), plan.data.batch_size,
-                                  plan.tensor_format.compute_type == at::kFloat ? 4 : 2,
-                                  {.flops_per_s = flops_per_s, .bytes_per_s = *measured.memory_bytes_per_s});
+std::optional<double> memory_bound_pct(const std::vector<UnitLimit>& limits) {
   double all = 0, by_memory = 0;
   for (const UnitLimit& limit : limits) {
     all += limit.least_ms();
@@ -49,6 +42,16 @@ std::string product_type(const Plan& plan) {
   }
 }
 
+std::vector<UnitLimit> unit_limits_of(const Plan& plan, const Roofline& measured) {
+  const auto peak = measured.products.find(product_type(plan));
+  if (peak == measured.products.end() || !measured.memory_bytes_per_s) return {};
+  ModelConfig config = plan.model.config;
+  config.weights.reset();
+  return unit_limits(make_model(config, plan.model.input, at::kMeta, 0), plan.data.batch_size,
+                     static_cast<int64_t>(c10::elementSize(plan.tensor_format.compute_type)),
+                     {.flops_per_s = peak->second.flops_per_s, .bytes_per_s = *measured.memory_bytes_per_s});
+}
+
 PeakSpeed peak_of(const Plan& plan, const std::optional<Roofline>& measured) {
   PeakSpeed peak{.type = product_type(plan)};
   if (measured) peak.operation_us = measured->operation_us;
@@ -66,7 +69,7 @@ PeakSpeed peak_of(const Plan& plan, const std::optional<Roofline>& measured) {
     return peak;
   }
   peak.flops_per_s = found->second.flops_per_s * devices_of(plan);
-  peak.memory_bound_pct = memory_bound_pct(plan, *measured, found->second.flops_per_s);
+  peak.memory_bound_pct = memory_bound_pct(unit_limits_of(plan, *measured));
   if (const auto sheet = data_sheet_flops_per_s(plan.machine.gpu, peak.type); sheet && !plan.device.is_cpu())
     peak.by_data_sheet = found->second.flops_per_s / *sheet;
   return peak;

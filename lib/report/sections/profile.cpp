@@ -48,6 +48,27 @@ Html units(const Figures& profile, const Place& place) {
   return chart.rows.empty() ? Html() : draw(chart) + more_of(list);
 }
 
+/// How much of what the roofline allows each unit attains; empty if the machine's peaks were not measured.
+Html attained(const Figures& profile) {
+  Table table{.caption = "Units against the roofline, forward and backward",
+              .columns = {{"unit"},
+                          {"FLOPs, forward", true},
+                          {"memory traffic", true},
+                          {"at least", true},
+                          {"attained", true},
+                          {"limited by"}},
+              .rows = {}};
+  const Json& list = profile.json("units");
+  for (size_t i = 0; list.is_array() && i < shown_of(list); ++i) {
+    const Figures unit = profile.of(fmt::format("units.{}", i));
+    if (!unit.value("attained_pct")) continue;
+    table.rows.push_back({unit.text("name"), unit.number("flops", flops_text), unit.number("bytes", bytes_text),
+                          unit.number("least_ms", ms_text), unit.number("attained_pct", percent_text),
+                          unit.text("limited_by")});
+  }
+  return table.rows.empty() ? Html() : element("h3", "Units against the roofline") + draw(table);
+}
+
 /// The places of the list's items, the largest by `key` first; without the labels that trainopt puts around others.
 std::vector<size_t> largest_first(const Json& list, const char* key) {
   std::vector<size_t> order;
@@ -129,8 +150,8 @@ Section profile_section(const RunFolder& run, const Place& place) {
   Section section{place.ids + "profile-section", place.heading + "Profile", {}};
   if (!run.profile.is_object()) return section;
   const Figures profile = of_first_rank(run, place);
-  section.content = cards(breakdown(profile, place) + units(profile, place)) + device_time(profile) +
-                    operations(profile) + kernels(profile);
+  section.content = cards(breakdown(profile, place) + units(profile, place)) + attained(profile) +
+                    device_time(profile) + operations(profile) + kernels(profile);
   const Figures summary(run.summary, place.keys);
   if (!section.content.empty() && summary.value("profiler.steps"))
     section.content =
