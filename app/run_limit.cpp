@@ -1,13 +1,15 @@
 #include "app/run_limit.h"
 
-namespace trainopt {
+#include <fmt/format.h>
 
-std::optional<Limit> limit_of_run(const Plan& plan, const RunOutcome& outcome, const Summary& summary,
-                                  double records_s) {
-  const auto step = summary.step_times();
-  if (!step) return std::nullopt;
-  RunTimes times{.steps = summary.steps(),
-                 .step = *step,
+namespace trainopt {
+namespace {
+
+constexpr size_t kMostAdvice = 3;
+
+RunTimes times_of(const Plan& plan, const RunOutcome& outcome, const StepTimes& step, int64_t steps, double records_s) {
+  RunTimes times{.steps = steps,
+                 .step = step,
                  .evaluation_s = outcome.between.evaluation_s,
                  .checkpoint_s = outcome.between.checkpoint_s,
                  .records_s = records_s,
@@ -18,7 +20,59 @@ std::optional<Limit> limit_of_run(const Plan& plan, const RunOutcome& outcome, c
   if (plan.device.is_cpu() && plan.peak.operation_us)
     times.operations_ms = *plan.peak.operation_us / 1e3 *
                           static_cast<double>(outcome.trace.calls([](const TracedOperation&) { return true; }));
-  return find_limit(times);
+  return times;
+}
+
+/// For a shell.
+std::string quoted(const std::string& text) {
+  if (text.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./=,:+@%") == text.npos)
+    return text;
+  std::string result = "'";
+  for (const char c : text) result += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return result + "'";
+}
+
+}  // namespace
+
+std::optional<RunDiagnosis> diagnose(const Recipe& recipe, const Plan& plan, const RunOutcome& outcome,
+                                     const Summary& summary, double records_s) {
+  const auto step = summary.step_times();
+  if (!step) return std::nullopt;
+  const RunTimes times = times_of(plan, outcome, *step, summary.steps(), records_s);
+  RunDiagnosis diagnosis{.limit = find_limit(times), .advice = {}};
+  diagnosis.advice =
+      propose({.recipe = recipe,
+               .plan = plan,
+               .times = times,
+               .limit = diagnosis.limit,
+               .peaks = plan.peak.measured,
+               .page_faults = outcome.trace.step > 0 ? std::optional(outcome.trace.page_faults) : std::nullopt,
+               .memory_peak_pct = summary.memory_peak_pct()});
+  if (diagnosis.advice.size() > kMostAdvice) diagnosis.advice.resize(kMostAdvice);
+  return diagnosis;
+}
+
+std::string command_for(const Proposal& proposal, const std::filesystem::path& run_dir, int64_t ranks) {
+  std::string command = ranks > 1 ? fmt::format("trainopt launch -n {} -- compare ", ranks) : "trainopt compare ";
+  command += quoted((run_dir / "recipe.yaml").string());
+  for (const std::string& word : proposal.change) command += " --with " + quoted(word);
+  return command;
+}
+
+Json to_json(const Proposal& proposal, const std::filesystem::path& run_dir, int64_t ranks) {
+  return {{"what", proposal.rule->what},
+          {"change", proposal.change},
+          {"estimated_ratio", proposal.ratio},
+          {"exactness", word_of(proposal.exactness)},
+          {"evidence", proposal.evidence},
+          {"needs", proposal.rule->needs},
+          {"command", command_for(proposal, run_dir, ranks)}};
+}
+
+std::string text_of(const Proposal& proposal, const std::filesystem::path& run_dir, int64_t ranks) {
+  const std::string needs = *proposal.rule->needs ? fmt::format("; needs {}", proposal.rule->needs) : "";
+  return fmt::format("{}, estimated {:+.0f} % ({}{}); measure it: {}", proposal.rule->what, 100 * (proposal.ratio - 1),
+                     proposal.evidence, needs, command_for(proposal, run_dir, ranks));
 }
 
 }  // namespace trainopt

@@ -117,6 +117,7 @@ RunReport::RunReport(const Plan& plan, std::filesystem::path run_dir, const Outp
 void RunReport::open(const std::optional<RecordsSoFar>& so_far, const Recipe& recipe,
                      const std::vector<std::string>& energy_gpus) {
   if (so_far) remove_later_records(run_dir_, *so_far, plan_.logging.every_n_steps);
+  recipe_ = recipe;
   records_.emplace(plan_, run_dir_, output_, so_far ? so_far->step : 0, energy_gpus);
   records_->sinks.run_began(recipe_json(recipe), recipe_yaml(recipe));
   if (so_far) records_->summary.set_first_loss(so_far->first_loss);
@@ -205,8 +206,12 @@ Json RunReport::summary_json(const RunOutcome& outcome, const RunEnd& end) const
                                ? Json{{"passed", outcome.replicas.passed}, {"wall_s", outcome.replicas.wall_s}}
                                : Json();
   json["evaluation"] = outcome.evaluation ? to_json(*outcome.evaluation) : Json();
-  const auto limit = limit_of_run(plan_, outcome, records_->summary, records_s_);
-  json["limit"] = limit ? to_json(*limit) : Json();
+  const auto diagnosis = diagnose(recipe_, plan_, outcome, records_->summary, records_s_);
+  json["limit"] = diagnosis ? to_json(diagnosis->limit) : Json();
+  json["advice"] = Json::array();
+  if (diagnosis)
+    for (const Proposal& each : diagnosis->advice)
+      json["advice"].push_back(to_json(each, run_dir_, plan_.position.ranks));
   json["loader"] = loader_json(outcome.loading, plan_.loader.num_workers);
   json["memory"] = memory_json(outcome.trace, forecast_of(outcome, plan_));
   const auto& waits = outcome.trace.hidden_waits;
@@ -280,8 +285,11 @@ void RunReport::print_end(const RunOutcome& outcome, const RunEnd& end) {
     lines.push_back({"memory forecast", text});
   for (const auto& leak : outcome.trace.memory_leaks) lines.push_back({"memory", leak.text()});
   for (const auto& spike : outcome.trace.memory_spikes) lines.push_back({"memory", spike.text()});
-  if (const auto limit = limit_of_run(plan_, outcome, records_->summary, records_s_))
-    lines.push_back({"limited by", limit->text});
+  if (const auto diagnosis = diagnose(recipe_, plan_, outcome, records_->summary, records_s_)) {
+    lines.push_back({"limited by", diagnosis->limit.text});
+    for (const Proposal& each : diagnosis->advice)
+      lines.push_back({"advice", text_of(each, run_dir_, plan_.position.ranks)});
+  }
   for (const auto& entry : receipts(plan_.switches, outcome.trace)) lines.push_back({entry.name, switch_text(entry)});
   Console& console = records_->sinks.console();
   if (outcome.steps > 0) console.line("\n" + records_->summary.table(lines));

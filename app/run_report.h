@@ -86,6 +86,7 @@ class RunReport : public RunListener {
   void print_end(const RunOutcome& outcome, const RunEnd& end);
 
   const Plan& plan_;
+  Recipe recipe_;  ///< set by open()
   std::filesystem::path run_dir_;
   OutputOptions output_;
   std::function<void(const char*, int64_t)> progress_;

@@ -81,6 +81,7 @@ class Summary {
   /// the last reading in the measured steps, with evaluations and checkpoints in between; samples_per_joule is null if
   /// it is not that of all ranks.
   Json to_json() const;
+  const std::optional<double>& memory_peak_pct() const { return memory_peak_pct_; }
   /// nullopt if no step was measured.
   std::optional<StepTimes> step_times() const;
   /// For the console: several lines, the last without a newline; warnings come last.

@@ -1,12 +1,10 @@
 #include "recipe/memory_remedies.h"
 
 #include "base/counted.h"
-#include "config/load.h"
 #include "data/transform_form.h"
+#include "recipe/changed_recipe.h"
 #include "recipe/make_plan.h"
-#include "recipe/validate.h"
-
-#include <fmt/ranges.h>
+#include "recipe/recipe_io.h"
 
 #include <exception>
 #include <limits>
@@ -14,18 +12,6 @@
 
 namespace trainopt {
 namespace {
-
-using Words = std::vector<std::string>;  ///< overrides, as on the command line
-
-std::string text_of(const Words& words) { return fmt::format("{}", fmt::join(words, " ")); }
-
-/// The recipe with overrides as on the command line; nullopt if they contradict it.
-std::optional<Recipe> with_words(const Recipe& recipe, const Words& words, int64_t ranks) {
-  Recipe changed = recipe;
-  const LoadedInto into = load_into(outline_of(changed), {.files = {}, .overrides = words});
-  if (!into.problems.empty() || !validate(changed, ranks).empty()) return std::nullopt;
-  return changed;
-}
 
 class Remedies {
  public:
@@ -81,17 +67,11 @@ class Remedies {
 
   bool is_valid(const Words& words) const { return with_words(recipe_, words, plan_.position.ranks).has_value(); }
   bool changes_recipe(const Words& words) const {
-    return to_json(*with_words(recipe_, words, plan_.position.ranks)) != to_json(recipe_);
+    return recipe_json(*with_words(recipe_, words, plan_.position.ranks)) != recipe_json(recipe_);
   }
 
   std::optional<Plan> plan_with(const Words& words) const {
-    const auto changed = with_words(recipe_, words, plan_.position.ranks);
-    if (!changed) return std::nullopt;
-    try {
-      return make_plan(*changed, plan_.machine, plan_.position);
-    } catch (const UserError&) {  // named recovery: a remedy that this machine refuses is none
-      return std::nullopt;
-    }
+    return trainopt::plan_with(recipe_, words, plan_.machine, plan_.position);
   }
 
   /// Switch after switch, each time the one with which the least memory is needed, then smaller micro-batches.

@@ -54,6 +54,7 @@ std::vector<UnitLimit> unit_limits_of(const Plan& plan, const Roofline& measured
 
 PeakSpeed peak_of(const Plan& plan, const std::optional<Roofline>& measured) {
   PeakSpeed peak{.type = product_type(plan)};
+  peak.measured = measured;
   if (measured) peak.operation_us = measured->operation_us;
   if (samples_differ(plan.data)) {
     peak.unknown = "the samples differ in length, and so in their number of multiplications";

@@ -159,8 +159,10 @@ RooflineKey roofline_key(c10::Device device, const std::string& program) {
                    ? fmt::format("{}, {} cores, {}", facts.name, facts.multiprocessors, at::get_cpu_capability())
                    : fmt::format("{}, {}", facts.name, facts.uuid);
   key.libraries = fmt::format("trainopt {}, libtorch {}", program, libtorch_version());
-  if (!device.is_cpu())
-    key.libraries += fmt::format(", CUDA {}", cuda_version_text(at::detail::getCUDAHooks().versionCUDART()));
+  if (!device.is_cpu()) {
+    const long cuda = at::detail::getCUDAHooks().versionCUDART();  // 13000 for 13.0
+    key.libraries += fmt::format(", CUDA {}.{}", cuda / 1000, cuda % 1000 / 10);
+  }
   return key;
 }
 

@@ -1,6 +1,8 @@
 // How fast a job's devices multiply at best, as measured by `trainopt roofline`.
 #pragma once
 
+#include "roofline/roofline.h"
+
 #include <optional>
 #include <string>
 
@@ -13,6 +15,7 @@ struct PeakSpeed {
   std::optional<double> by_data_sheet;  ///< the measured rate as a share of the data sheet's; null: none is known
 
   std::optional<double> operation_us;      ///< of the host, for a small operation
+  std::optional<Roofline> measured;        ///< all peaks of this machine; null: not measured
   std::optional<double> memory_bound_pct;  ///< of the model's least time by roofline; null: not known
 
   /// Time of a step with these multiplications; null if the peak is not known.

@@ -24,7 +24,7 @@ RECORD = (
 ).split()
 SUMMARY = (
     "status reason exit_code steps samples wall_s time_to_first_step_s samples_per_s tokens_per_s step_ms phases_ms "
-    "data_wait_pct mfu_pct mfu_data_sheet_pct limit gpu_util_pct cpu_util_pct peak_memory_mib memory_peak_pct "
+    "data_wait_pct mfu_pct mfu_data_sheet_pct limit advice gpu_util_pct cpu_util_pct peak_memory_mib memory_peak_pct "
     "alloc_retries loss evaluation "
     "measured_steps receipts loader samples_per_s_interval warnings energy_j energy_source energy_of samples_per_joule "
     "price_per_million_samples"

@@ -1,0 +1,203 @@
+#include "advice/rules.h"
+
+#include "data/data_spec.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace trainopt {
+namespace {
+
+using enum Exactness;
+
+// Conditions and changes that several rules share.
+
+bool on_cpu(const Situation& s) { return s.plan.device.is_cpu(); }
+bool has_ranks(const Situation& s) { return s.plan.position.ranks > 1; }
+bool has_loader(const Situation& s) { return s.plan.data.dataset && !s.plan.data.device_dataset; }
+std::vector<Words> one(const std::string& word) { return {{word}}; }
+std::vector<Words> one_if(bool applies, const std::string& word) { return applies ? one(word) : std::vector<Words>(); }
+
+double of_products(const Situation& s, const std::string& from, const std::string& to) {
+  double before = 0, after = 0;
+  for (const ModelProduct& product : s.products) {
+    const auto a = product.times.find(from), b = product.times.find(to);
+    if (a == product.times.end() || b == product.times.end()) return 0;
+    before += static_cast<double>(product.calls) * (a->second.forward_s + a->second.backward_s);
+    after += static_cast<double>(product.calls) * (b->second.forward_s + b->second.backward_s);
+  }
+  if (before > 0) return 1 - after / before;
+  if (!s.peaks) return 0;
+  const auto a = s.peaks->products.find(from), b = s.peaks->products.find(to);
+  if (a == s.peaks->products.end() || b == s.peaks->products.end()) return 0;
+  return 1 - a->second.flops_per_s / b->second.flops_per_s;
+}
+
+/// The share of computing that multiplies: what the products take alone, or by their peak.
+double multiplying(const Situation& s) {
+  return s.times.step.mfu_pct ? std::min(1.0, *s.times.step.mfu_pct / 100 / std::max(0.01, s.share("computing"))) : 0.5;
+}
+
+// Loader
+
+std::vector<Words> more_threads(const Situation& s) {
+  std::vector<Words> all;
+  if (!has_loader(s)) return all;
+  const int64_t now = s.plan.loader.num_workers, cores = s.plan.machine.cores;
+  for (int64_t threads = std::max<int64_t>(1, 2 * now); threads <= 2 * cores; threads *= 2)
+    all.push_back({fmt::format("data.num_workers={}", threads)});
+  return all;
+}
+
+/// Threads load while the step computes. On a CPU both share the cores: loading takes its share of all of them.
+double saved_by_threads(const Situation& s, const Words& change) {
+  const auto threads = static_cast<double>(std::stoll(change[0].substr(change[0].find('=') + 1)));
+  const auto now = static_cast<double>(std::max<int64_t>(1, s.plan.loader.num_workers));
+  const auto cores = static_cast<double>(s.plan.machine.cores);
+  if (!on_cpu(s)) return 1 - std::max(0.0, now / threads - s.share("computing") / std::max(1e-9, s.share("loader")));
+  return cores > 1 && s.plan.loader.num_workers == 0 ? 1 - 1 / cores
+                                                     : std::max(0.0, 1 - now / std::min(threads, cores));
+}
+
+double saved_by_scaled_decoding(const Situation& s, const Words&) {
+  return s.times.loader ? s.times.loader->decode_pct / 200 : 0.3;
+}
+
+double saved_by_cache(const Situation& s, const Words&) {
+  return s.times.loader ? (s.times.loader->read_pct + s.times.loader->decode_pct) / 100 : 0.5;
+}
+
+double saved_by_finish_on_device(const Situation& s, const Words&) {
+  return s.times.loader ? s.times.loader->transform_pct / 200 : 0.2;
+}
+
+// Computing
+
+/// The same global batch in fewer, larger micro-batches.
+std::vector<Words> larger_micro_batches(const Situation& s) {
+  std::vector<Words> all;
+  const int64_t pieces = s.plan.data.accumulation;
+  for (int64_t fewer = 1; fewer < pieces; ++fewer)
+    if (pieces % fewer == 0)
+      all.push_back({fmt::format("data.batch_size={}", s.plan.data.batch_size * (pieces / fewer)),
+                     fmt::format("train.gradient_accumulation_steps={}", fewer)});
+  return all;
+}
+
+double saved_by_larger_micro_batches(const Situation& s, const Words& change) {
+  const auto fewer = static_cast<double>(std::stoll(change[1].substr(change[1].find('=') + 1)));
+  const double starts = s.share("computing") > 0 ? s.share("launches") / s.share("computing") : 0;
+  return (1 - fewer / static_cast<double>(s.plan.data.accumulation)) * std::max(starts, 0.1);
+}
+
+double saved_by_16_bits(const Situation& s, const Words&) {
+  const bool measured = s.peaks || !s.products.empty();
+  if (!measured && !on_cpu(s)) return 0.4;  // every GPU that is supported multiplies faster so
+  return multiplying(s) * std::max(0.0, of_products(s, "float32", "bfloat16"));
+}
+double saved_by_rounding(const Situation& s, const Words&) {
+  return multiplying(s) * std::max(0.0, of_products(s, "float32", kRoundedFloat32));
+}
+
+constexpr double kPageFaultS = 0.25e-6;  // of the kernel, to clear a page of 4 KiB and map it
+
+double saved_by_kept_memory(const Situation& s, const Words&) {
+  if (!s.page_faults || s.times.step.mean_ms <= 0) return 0;
+  return std::min(0.5, static_cast<double>(*s.page_faults) * kPageFaultS * 1e3 / s.times.step.mean_ms /
+                           std::max(0.01, s.share("computing")));
+}
+
+// Exchanges
+
+std::vector<Words> larger_buckets(const Situation& s) {
+  std::vector<Words> all;
+  for (double mib = 4 * s.recipe.parallel.bucket_cap_mb; has_ranks(s) && mib <= 100; mib *= 4)
+    all.push_back({fmt::format("parallel.bucket_cap_mb={:g}", mib)});
+  return all;
+}
+
+/// Small pieces pay the start of an exchange each time.
+double saved_by_larger_buckets(const Situation& s, const Words&) {
+  return s.recipe.parallel.bucket_cap_mb < 4 ? 0.5 : 0.05;
+}
+
+// Intervals
+
+std::vector<Words> ten_times(const char* key, const std::optional<int64_t>& every) {
+  return every ? std::vector<Words>{{fmt::format("{}={}", key, 10 * *every)}} : std::vector<Words>();
+}
+std::vector<Words> fewer_evaluations(const Situation& s) {
+  return ten_times("evaluation.every_n_steps", s.recipe.evaluation.every_n_steps);
+}
+std::vector<Words> fewer_checkpoints(const Situation& s) {
+  return ten_times("checkpoint.every_n_steps", s.recipe.checkpoint.every_n_steps);
+}
+std::vector<Words> fewer_records(const Situation& s) {
+  return ten_times("logging.every_n_steps", s.recipe.logging.every_n_steps);
+}
+
+}  // namespace
+
+const std::vector<Rule>& rules() {
+  static const std::vector<Rule> kRules{
+      // part, what, changes, share saved, exactness, needs
+      {"loader", "load with more threads", more_threads, saved_by_threads, same_bits, ""},
+      {"loader", "prefetch more batches", change({"data.prefetch_factor=4"}, has_threads), saves(0.1), same_bits, ""},
+      {"loader", "keep threads over the end of an epoch", change({"data.persistent_workers=true"}, has_threads),
+       saves(0.1), same_bits, ""},
+      {"loader", "decode JPEGs at reduced size", change({"data.decode=scaled"}, reads_images), saved_by_scaled_decoding,
+       new_math, "images larger than the model's"},
+      {"loader", "keep decoded images in host memory", change({"data.cache=memory"}, reads_images), saved_by_cache,
+       same_bits, "memory for all of them"},
+      {"loader", "keep the data set on the device", change({"data.cache=device"}, has_loader), saves(0.9), same_bits,
+       "memory for all of it"},
+      {"loader", "convert images on the device", change({"optimizations.device_preprocess=true"}),
+       saved_by_finish_on_device, same_math, ""},
+      {"copy", "copy ahead from page-locked memory",
+       change({"data.pin_memory=true", "data.non_blocking=true"}, has_gpu), saves(0.9), same_bits, ""},
+
+      {"computing", "the same batch in fewer micro-batches", larger_micro_batches, saved_by_larger_micro_batches,
+       same_math, "memory for larger activations", /*cuts_batch=*/true},
+      {"computing", "multiply in bfloat16", change({"optimizations.amp=true"}), saved_by_16_bits, same_math, ""},
+      {"computing", "round the factors of float32 products", change({"optimizations.tf32=true"}), saved_by_rounding,
+       same_math, ""},
+      {"computing", "store images channels-last", change({"optimizations.channels_last=true"}, convolves), saves(0.1),
+       same_math, ""},
+      {"computing", "fuse operations", change({"optimizations.fused_kernels=true"}), saves(0.1), same_math, ""},
+      {"computing", "Winograd's convolutions", change({"optimizations.winograd=true"}), saves(0.25), same_math, ""},
+      {"computing", "time cuDNN's algorithms", change({"optimizations.cudnn_benchmark=true"}, convolves), saves(0.05),
+       same_math, ""},
+      {"computing", "let libtorch choose the attention kernel", change({"optimizations.attention=auto"}), saves(0.15),
+       same_math, ""},
+      {"computing", "keep freed memory", change({"optimizations.host_allocator=true"}), saved_by_kept_memory, same_bits,
+       ""},
+      {"computing", "let the GPU allocator's segments grow",
+       change({"optimizations.cuda_allocator={expandable_segments: true}"}, fills_memory), saves(0.05), same_bits, ""},
+      {"computing", "keep activations", change({"optimizations.activation_checkpointing=false"}, recomputes),
+       saves(0.25), same_bits, "memory for them"},
+      {"launches", "record the step once and replay it", change({"optimizations.cuda_graph=true"}), saves(0.8),
+       same_bits, ""},
+      {"update", "update all parameters in one pass", change({"optimizations.fused_optimizer=true"}), saves(0.6),
+       same_math, ""},
+      {"update", "drop gradients instead of zeroing them", change({"optimizations.set_to_none=true"}), saves(0.15),
+       same_bits, ""},
+
+      {"exchange", "exchange during backward", change({"parallel.overlap_comm=true"}, has_ranks), saves(0.5), same_bits,
+       ""},
+      {"exchange", "exchange larger pieces", larger_buckets, saved_by_larger_buckets, same_bits, ""},
+      {"exchange", "exchange in 16 bits", change({"parallel.gradient_dtype=bfloat16"}, has_ranks), saves(0.5), new_math,
+       ""},
+      {"exchange", "keep all weights on every rank", change({"parallel.sharding_strategy=none"}, is_sharded),
+       saves(0.33), same_math, "memory for them"},
+
+      {"records", "record a tenth of the steps", fewer_records, saves(0.9), same_bits, ""},
+      {"evaluation", "evaluate a tenth as often", fewer_evaluations, saves(0.9), same_bits, ""},
+      {"checkpoints", "write checkpoints in the background", change({"checkpoint.background=true"}), saves(0.6),
+       same_bits, ""},
+      {"checkpoints", "save a tenth as often", fewer_checkpoints, saves(0.9), same_bits, ""},
+  };
+  return kRules;
+}
+
+}  // namespace trainopt
