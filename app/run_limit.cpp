@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+namespace fs = std::filesystem;
+
 namespace trainopt {
 namespace {
 
@@ -32,6 +34,13 @@ std::string quoted(const std::string& text) {
   return result + "'";
 }
 
+std::string command_for(const Proposal& proposal, const fs::path& run_dir, int64_t ranks) {
+  std::string command = ranks > 1 ? fmt::format("trainopt launch -n {} -- compare ", ranks) : "trainopt compare ";
+  command += quoted((run_dir / "recipe.yaml").string());
+  for (const std::string& word : proposal.change) command += " --with " + quoted(word);
+  return command;
+}
+
 }  // namespace
 
 std::optional<RunDiagnosis> diagnose(const Recipe& recipe, const Plan& plan, const RunOutcome& outcome,
@@ -52,27 +61,32 @@ std::optional<RunDiagnosis> diagnose(const Recipe& recipe, const Plan& plan, con
   return diagnosis;
 }
 
-std::string command_for(const Proposal& proposal, const std::filesystem::path& run_dir, int64_t ranks) {
-  std::string command = ranks > 1 ? fmt::format("trainopt launch -n {} -- compare ", ranks) : "trainopt compare ";
-  command += quoted((run_dir / "recipe.yaml").string());
-  for (const std::string& word : proposal.change) command += " --with " + quoted(word);
-  return command;
+Json to_json(const std::optional<RunDiagnosis>& diagnosis, const fs::path& run_dir, const Plan& plan) {
+  Json json = {{"limit", diagnosis ? to_json(diagnosis->limit) : Json()}, {"advice", Json::array()}};
+  if (!diagnosis) return json;
+  for (const Proposal& each : diagnosis->advice)
+    json["advice"].push_back({{"what", each.rule->what},
+                              {"change", each.change},
+                              {"estimated_ratio", each.ratio},
+                              {"exactness", word_of(each.exactness)},
+                              {"evidence", each.evidence},
+                              {"needs", each.rule->needs},
+                              {"command", command_for(each, run_dir, plan.position.ranks)}});
+  return json;
 }
 
-Json to_json(const Proposal& proposal, const std::filesystem::path& run_dir, int64_t ranks) {
-  return {{"what", proposal.rule->what},
-          {"change", proposal.change},
-          {"estimated_ratio", proposal.ratio},
-          {"exactness", word_of(proposal.exactness)},
-          {"evidence", proposal.evidence},
-          {"needs", proposal.rule->needs},
-          {"command", command_for(proposal, run_dir, ranks)}};
-}
-
-std::string text_of(const Proposal& proposal, const std::filesystem::path& run_dir, int64_t ranks) {
-  const std::string needs = *proposal.rule->needs ? fmt::format("; needs {}", proposal.rule->needs) : "";
-  return fmt::format("{}, estimated {:+.0f} % ({}{}); measure it: {}", proposal.rule->what, 100 * (proposal.ratio - 1),
-                     proposal.evidence, needs, command_for(proposal, run_dir, ranks));
+std::vector<SwitchLine> lines_of(const std::optional<RunDiagnosis>& diagnosis, const fs::path& run_dir,
+                                 const Plan& plan) {
+  std::vector<SwitchLine> lines;
+  if (!diagnosis) return lines;
+  lines.push_back({"limited by", diagnosis->limit.text});
+  for (const Proposal& each : diagnosis->advice) {
+    const std::string needs = *each.rule->needs ? fmt::format("; needs {}", each.rule->needs) : "";
+    lines.push_back({"advice", fmt::format("{}, estimated {:+.0f} % ({}{}); measure it: {}", each.rule->what,
+                                           100 * (each.ratio - 1), each.evidence, needs,
+                                           command_for(each, run_dir, plan.position.ranks))});
+  }
+  return lines;
 }
 
 }  // namespace trainopt

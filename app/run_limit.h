@@ -22,11 +22,11 @@ struct RunDiagnosis {
 std::optional<RunDiagnosis> diagnose(const Recipe& recipe, const Plan& plan, const RunOutcome& outcome,
                                      const Summary& summary, double records_s);
 
-/// "trainopt compare runs/job/recipe.yaml --with data.num_workers=2", started as the run was.
-std::string command_for(const Proposal& proposal, const std::filesystem::path& run_dir, int64_t ranks);
-/// {what, change, estimated_ratio, exactness, evidence, command}
-Json to_json(const Proposal& proposal, const std::filesystem::path& run_dir, int64_t ranks);
-/// "estimated +35 %: …; measure it: trainopt compare …"
-std::string text_of(const Proposal& proposal, const std::filesystem::path& run_dir, int64_t ranks);
+/// {limit: …, advice: [{what, change, estimated_ratio, exactness, evidence, needs, command}]}. Commands name the run's
+/// recipe.yaml and start as many ranks as the run had.
+Json to_json(const std::optional<RunDiagnosis>& diagnosis, const std::filesystem::path& run_dir, const Plan& plan);
+/// The same for the table at the end of a run.
+std::vector<SwitchLine> lines_of(const std::optional<RunDiagnosis>& diagnosis, const std::filesystem::path& run_dir,
+                                 const Plan& plan);
 
 }  // namespace trainopt

@@ -206,12 +206,7 @@ Json RunReport::summary_json(const RunOutcome& outcome, const RunEnd& end) const
                                ? Json{{"passed", outcome.replicas.passed}, {"wall_s", outcome.replicas.wall_s}}
                                : Json();
   json["evaluation"] = outcome.evaluation ? to_json(*outcome.evaluation) : Json();
-  const auto diagnosis = diagnose(recipe_, plan_, outcome, records_->summary, records_s_);
-  json["limit"] = diagnosis ? to_json(diagnosis->limit) : Json();
-  json["advice"] = Json::array();
-  if (diagnosis)
-    for (const Proposal& each : diagnosis->advice)
-      json["advice"].push_back(to_json(each, run_dir_, plan_.position.ranks));
+  json.update(to_json(diagnose(recipe_, plan_, outcome, records_->summary, records_s_), run_dir_, plan_));
   json["loader"] = loader_json(outcome.loading, plan_.loader.num_workers);
   json["memory"] = memory_json(outcome.trace, forecast_of(outcome, plan_));
   const auto& waits = outcome.trace.hidden_waits;
@@ -285,11 +280,8 @@ void RunReport::print_end(const RunOutcome& outcome, const RunEnd& end) {
     lines.push_back({"memory forecast", text});
   for (const auto& leak : outcome.trace.memory_leaks) lines.push_back({"memory", leak.text()});
   for (const auto& spike : outcome.trace.memory_spikes) lines.push_back({"memory", spike.text()});
-  if (const auto diagnosis = diagnose(recipe_, plan_, outcome, records_->summary, records_s_)) {
-    lines.push_back({"limited by", diagnosis->limit.text});
-    for (const Proposal& each : diagnosis->advice)
-      lines.push_back({"advice", text_of(each, run_dir_, plan_.position.ranks)});
-  }
+  for (auto& line : lines_of(diagnose(recipe_, plan_, outcome, records_->summary, records_s_), run_dir_, plan_))
+    lines.push_back(std::move(line));
   for (const auto& entry : receipts(plan_.switches, outcome.trace)) lines.push_back({entry.name, switch_text(entry)});
   Console& console = records_->sinks.console();
   if (outcome.steps > 0) console.line("\n" + records_->summary.table(lines));
