@@ -148,6 +148,8 @@ Limit find_limit(const RunTimes& times) {
   }
   limit.name = found->name;
   limit.share_pct = found->share_pct;
+  limit.what = found->what;
+  limit.evidence = found->evidence;
   limit.text = text_of(*found, parts);
   return limit;
 }
@@ -156,6 +158,8 @@ Json to_json(const Limit& limit) {
   const auto number = [](const std::optional<double>& value) { return value ? Json(*value) : Json(); };
   Json json = {{"name", limit.name},
                {"text", limit.text},
+               {"what", limit.what},
+               {"evidence", limit.evidence},
                {"share_pct", number(limit.share_pct)},
                {"noise_pct", number(limit.noise_pct)},
                {"parts", Json::array()}};

@@ -34,7 +34,8 @@ struct Limit {
   /// "loader", "copy", "launches", "exchange", "straggler", "evaluation", "checkpoints", "records", "update",
   /// "memory bandwidth", "compute", or "nothing".
   std::string name;
-  std::string text;  ///< one line: what limits the run, its share of the time, and the evidence
+  std::string text;            ///< one line: what limits the run, its share of the time, and the evidence
+  std::string what, evidence;  ///< "waiting for data"; empty if there is none
   std::optional<double> share_pct, noise_pct;
   std::vector<TimePart> parts;  ///< of the time, the largest first
 };

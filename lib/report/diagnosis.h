@@ -1,4 +1,4 @@
-// What limits a run, and what to try: rules on measured numbers, each with its evidence. Silent where there is none.
+// What limits a run, and what to try, as its summary says. Silent where that says nothing.
 #pragma once
 
 #include "report/run_folder.h"
@@ -9,18 +9,17 @@
 
 namespace trainopt::report {
 
-/// The largest part of the time.
 struct Limit {
   std::string sentence;
-  std::string evidence;
-  double share_pct;  ///< of the measured steps' time
+  std::string evidence;             ///< may be empty
+  std::optional<double> share_pct;  ///< of the training's time; null: nothing stands out
   struct Part {
     std::string name;
     double share_pct;
   };
-  std::vector<Part> parts;  ///< of a step, the last for what has no name
+  std::vector<Part> parts;  ///< the largest first, the last for what has no name
 };
-/// Nothing if the summary has no times.
+/// Nothing if the summary has none: the run has not ended, or no step was measured.
 std::optional<Limit> limit_of(const RunFolder& run);
 
 struct Advice {

@@ -38,16 +38,18 @@ def test_trains_and_resumes_as_one_rank_does(trainopt):
     """Checkpoints hold complete tensors, so that other ranks and strategies go on from them."""
     trainopt.write("tiny.yaml", RECIPE)
     assert trainopt("run", "tiny.yaml", "--run-dir", "alone", "data.batch_size=16").code == 0
-    results = on_two(trainopt, "--run-dir", "out", *HYBRID, "checkpoint={every_n_steps: 3, keep_last: 9}")
+    results = on_two(trainopt, "--run-dir", "out", *HYBRID, "checkpoint={every_n_steps: 1, keep_last: 9}")
     assert [result.code for result in results] == [0, 0], results
     alone, out = trainopt.folder / "alone", trainopt.folder / "out"
     assert close(out, alone), results
     assert receipt(out)["reason"] in ("", None) and "to other machines" in receipt(out)["observed"], receipt(out)
+    for step in range(1, 6):
+        resume = f"checkpoint.resume=out/checkpoints/step-0000000{step}"
+        again = trainopt.folder / f"again-{step}"
+        results = on_two(trainopt, "--run-dir", again, *HYBRID, resume)
+        assert [result.code for result in results] == [0, 0], results
+        assert losses(again) == losses(out)[step:] and weights(again) == weights(out), step
     resume = "checkpoint.resume=out/checkpoints/step-00000003"
-    results = on_two(trainopt, "--run-dir", "again", *HYBRID, resume)
-    assert [result.code for result in results] == [0, 0], results
-    assert losses(trainopt.folder / "again") == losses(out)[3:]
-    assert weights(trainopt.folder / "again") == weights(out)
     for ranks, sharding in ((4, "zero3"), (1, "none")):
         words = [resume, f"data.batch_size={16 // ranks}", f"parallel.sharding_strategy={sharding}", "--quiet"]
         result = launch(trainopt, ranks, "--run-dir", f"on-{ranks}", *words)

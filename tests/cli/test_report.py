@@ -95,12 +95,10 @@ def value_at(document, key):
     return NOWHERE
 
 
-def assert_equal_numbers(figures, documents, computed=()):
+def assert_equal_numbers(figures, documents):
     """Each figure is what the JSON says; `documents` by the prefix of their keys."""
     assert figures
     for key, value in figures.items():
-        if key in computed:
-            continue
         prefix = max((one for one in documents if key.startswith(one)), key=len)
         found = value_at(documents[prefix], key.removeprefix(prefix))
         assert found is not NOWHERE or value == "null", f"{key} is not in the JSON"
@@ -136,7 +134,7 @@ def test_every_run_leaves_a_page_whose_numbers_are_the_summarys(run):
     page = Page(run.folder / "out/report.html")
     documents = documents_of(run.folder / "out")
     figures = {key: value for key, value in page.figures.items() if not key.startswith("profile.")}
-    assert_equal_numbers(figures, documents, computed={"limit_pct"})
+    assert_equal_numbers(figures, documents)
     for key in ("samples_per_s", "step_ms.p50", "data_wait_pct", "loss.last", "memory.peak_bytes", "measured_steps"):
         assert key in page.figures, key
     assert page.figures["receipts.fused_optimizer.effective"] == "true"
@@ -184,7 +182,7 @@ def test_runs_side_by_side(run):
             documents[f"{number}.{prefix}"] = document
         documents[f"{number}."]["name"] = name
     figures = {key: value for key, value in page.figures.items() if ".profile." not in key}
-    assert_equal_numbers(figures, documents, computed={"1.limit_pct", "2.limit_pct"})
+    assert_equal_numbers(figures, documents)
     assert "data.batch_size" in page.text
 
 
@@ -194,7 +192,7 @@ def test_two_ranks_have_a_strip_and_their_receipts(trainopt):
     done = trainopt("launch", "-n", "2", "--", *run)
     assert done.code == 0, done
     page = Page(trainopt.folder / "out/report.html")
-    assert_equal_numbers(page.figures, documents_of(trainopt.folder / "out"), computed={"limit_pct"})
+    assert_equal_numbers(page.figures, documents_of(trainopt.folder / "out"))
     assert page.figures["receipts.parallel.sharding_strategy.effective"] == "true"
     assert "chart-ranks" in page.ids
     assert "trainopt launch -n 2 -- ablate out/recipe.yaml" in page.text
@@ -215,7 +213,7 @@ def test_a_profile_has_its_numbers(trainopt):
     done = trainopt("profile", "tiny.yaml", "--run-dir", "out", "device=cpu")
     assert done.code == 0, done
     page = Page(trainopt.folder / "out/report.html")
-    assert_equal_numbers(page.figures, documents_of(trainopt.folder / "out"), computed={"limit_pct"})
+    assert_equal_numbers(page.figures, documents_of(trainopt.folder / "out"))
     assert operations_of(page)
 
 
@@ -327,7 +325,7 @@ def test_a_run_of_one_step(trainopt):
     trainopt.write("tiny.yaml", TINY)
     assert trainopt("run", "tiny.yaml", "--run-dir", "out", "train.max_steps=1", "device=cpu").code == 0
     page = Page(trainopt.folder / "out/report.html")
-    assert_equal_numbers(page.figures, documents_of(trainopt.folder / "out"), computed={"limit_pct"})
+    assert_equal_numbers(page.figures, documents_of(trainopt.folder / "out"))
 
 
 def test_a_run_that_failed_says_why(trainopt):

@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace trainopt::report {
 namespace {
 
@@ -76,7 +78,7 @@ Html ended_figures(const Figures& summary) {
                            "first " + summary.number("loss.first", plain_text)));
 }
 
-/// The parts of a step, side by side, with their names below.
+/// The parts of the time, side by side, with their names below.
 Html split_bar(const Limit& limit) {
   Html bars, keys;
   std::string words;
@@ -85,7 +87,7 @@ Html split_bar(const Limit& limit) {
     if (part.share_pct <= 0) continue;
     const std::string text = fmt::format("{} {}", part.name, percent_text(part.share_pct));
     words += (words.empty() ? "" : ", ") + text;
-    const std::string colour = i + 1 < limit.parts.size() ? fmt::format("c{}", i) : "c6";
+    const std::string colour = i + 1 < limit.parts.size() ? fmt::format("c{}", std::min<size_t>(i, 5)) : "c6";
     bars += element("span", {{"class", "bar " + colour}, {"style", fmt::format("width:{:.2f}%", part.share_pct)}}, "");
     keys += element("span", {{"class", colour}}, escape(text));
   }
@@ -98,12 +100,12 @@ Html split_bar(const Limit& limit) {
 Html limits(const RunFolder& run, const Place& place) {
   const auto limit = limit_of(run);
   if (!limit) return {};
+  Html text = element("strong", escape(limit->sentence));
+  if (limit->share_pct)
+    text += " " + figure(place.keys + "limit.share_pct", *limit->share_pct, percent_text(*limit->share_pct)) +
+            escape(" of the time" + (limit->evidence.empty() ? "" : "; " + limit->evidence)) + ".";
   return element("h2", "What limits it") +
-         element("div", {{"class", "limits"}},
-                 element("p", element("strong", escape(limit->sentence)) + " " +
-                                  figure(place.keys + "limit_pct", limit->share_pct, percent_text(limit->share_pct)) +
-                                  escape(" of the time; " + limit->evidence) + ".") +
-                     split_bar(*limit));
+         element("div", {{"class", "limits"}}, element("p", text) + split_bar(*limit));
 }
 
 Html advice(const RunFolder& run) {

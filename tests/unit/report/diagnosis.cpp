@@ -6,8 +6,6 @@
 
 #include <catch2/catch.hpp>
 
-#include <algorithm>
-
 using namespace trainopt;
 using namespace trainopt::report;
 
@@ -23,51 +21,49 @@ RunFolder run_with(const std::string& summary, const std::string& plan = "{}",
   return read_run(folder.path(), 64);
 }
 
-std::string summary(const std::string& wait, const std::string& forward, const std::string& update,
-                    const std::string& gpu = "null") {
-  return R"({"step_ms": {"mean": 10}, "data_wait_pct": )" + wait + R"(, "gpu_util_pct": )" + gpu +
-         R"(, "phases_ms": {"forward": )" + forward + R"(, "backward": 2, "update": )" + update + "}}";
-}
-
-bool advises(const RunFolder& run, const std::string& what) {
-  const auto all = advice_for(run);
-  return std::any_of(all.begin(), all.end(), [&](const Advice& one) { return one.what.starts_with(what); });
-}
+const std::string kLoader = R"({"limit": {"name": "loader", "text": "loader: 60 % of the time waiting for data",
+  "what": "waiting for data", "evidence": "2 loader threads", "share_pct": 60, "noise_pct": 1,
+  "parts": [{"name": "loader", "share_pct": 60}, {"name": "compute", "share_pct": 30}]},
+  "advice": [{"what": "load with more threads", "change": ["data.num_workers=4"], "estimated_ratio": 1.5,
+              "evidence": "loader is 60 % of the time", "needs": "", "command": "trainopt compare x.yaml"}]})";
+const std::string kNothing = R"({"limit": {"name": "nothing", "text": "nothing stands out: too few steps",
+  "what": "", "evidence": "", "share_pct": null, "noise_pct": null, "parts": []}, "advice": []})";
 
 }  // namespace
 
-TEST_CASE("the largest part of a step is what limits a run") {
-  CHECK(limit_of(run_with(summary("60", "1", "1")))->sentence == "The loader: the step waits for data.");
-  CHECK(limit_of(run_with(summary("60", "1", "1")))->share_pct == 60);
-  CHECK(limit_of(run_with(summary("1", "5", "1")))->sentence == "Computing: the forward and backward passes.");
-  CHECK(limit_of(run_with(summary("1", "1", "6")))->sentence == "The update of the weights.");
-  CHECK(limit_of(run_with(summary("1", "5", "1", "40")))->sentence.starts_with("The host: "));
-  CHECK(limit_of(run_with(summary("1", "5", "1", "99")))->sentence.starts_with("Computing: "));
-  CHECK(limit_of(run_with(summary("1", "5", "1"), "{}", R"({"step":1,"step_ms":10,"comm_exposed_ms":6})"))
-            ->sentence.starts_with("Communication: "));
-  // An idle GPU whose loader is slow waits for the loader, not for the host.
-  CHECK(limit_of(run_with(summary("35", "3", "1", "60")))->sentence.starts_with("The loader: "));
+TEST_CASE("the page says what the run's summary says limits it") {
+  const auto limit = limit_of(run_with(kLoader));
+  REQUIRE(limit);
+  CHECK(limit->sentence == "Loader: waiting for data.");
+  CHECK(limit->evidence == "2 loader threads");
+  CHECK(limit->share_pct == 60);
+  REQUIRE(limit->parts.size() == 3);
+  CHECK(limit->parts[2].name == "other");
+  CHECK(limit->parts[2].share_pct == 10);
+  CHECK(limit_of(run_with(kNothing))->sentence == "Nothing stands out: too few steps.");
   CHECK_FALSE(limit_of(run_with("{}")));
+  CHECK_FALSE(limit_of(run_with(R"({"limit": null})")));
+  CHECK(limit_of(run_with(R"({"limit": {"parts": 3, "share_pct": "x"}})"))->parts.size() == 1);  // not our file
 }
 
 TEST_CASE("advice has evidence or is silent") {
-  CHECK(advises(run_with(summary("60", "1", "1")), "Load with threads"));
-  CHECK_FALSE(advises(run_with(summary("1", "5", "1")), "Load with threads"));
-  CHECK(advice_for(run_with(summary("1", "5", "1"))).empty());
-  CHECK(advice_for(run_with(R"({"status": "failed", "data_wait_pct": 60})")).empty());
+  const auto loader = advice_for(run_with(kLoader));
+  REQUIRE(loader.size() == 2);
+  CHECK(loader[0].what == "Load with more threads");
+  CHECK(loader[0].evidence == "loader is 60 % of the time; estimated +50.0 %");
+  CHECK(loader[0].command == "trainopt compare x.yaml");
+  CHECK(loader[1].command.starts_with("trainopt data bench "));
+  CHECK(advice_for(run_with(kNothing)).empty());
+  CHECK(advice_for(run_with(R"({"status": "failed", "advice": [{"what": "x"}]})")).empty());
 
-  const std::string exposed = R"({"step":1,"step_ms":10,"comm_exposed_ms":6})";
-  const auto ranks = advice_for(run_with(summary("1", "5", "1"), R"({"data": {"ranks": 2}})", exposed));
-  REQUIRE(ranks.size() == 1);
-  CHECK(ranks[0].evidence == "a step waits 6.00 ms of 10.0 ms for the other ranks");
-  CHECK(ranks[0].command.starts_with("trainopt launch -n 2 -- compare "));
-
-  const auto all = advice_for(
-      run_with(summary("1", "5", "1"),
-               R"({"unused_switches": [{"change": "optimizations.a=true"}, {"change": "optimizations.b=x"}]})"));
+  const auto all = advice_for(run_with(
+      kNothing, R"({"unused_switches": [{"change": "optimizations.a=true"}, {"change": "optimizations.b=x"}]})"));
   REQUIRE(all.size() == 1);
   CHECK(all[0].what == "Measure what is off: a, b");
   CHECK(all[0].command.ends_with("recipe.yaml optimizations.a=true optimizations.b=x"));
+  const auto busy = advice_for(run_with(kNothing, "{}", R"({"step":1,"step_ms":10,"other_cpu_pct":50})"));
+  REQUIRE(busy.size() == 1);
+  CHECK(busy[0].what == "Measure on a quiet machine");
 }
 
 TEST_CASE("recipes differ key by key") {
