@@ -33,7 +33,7 @@ struct CompareArguments {
   std::vector<std::string> with, without, each, faults;
   std::string show, run_dir, against;
   Gate gate;
-  bool json = false, markdown = false, own_processes = false, no_numbers = false;
+  bool json = false, markdown = false, own_processes = false, no_numbers = false, whole = false;
 
   CompareOutput output() const { return {.json = json, .markdown = markdown, .run_dir = run_dir, .gate = gate}; }
 };
@@ -123,8 +123,13 @@ int compare_recipes(const NamedRecipe& a, const NamedRecipe& b, const CompareArg
   Recipe named = b.recipe;
   named.name = "compare-" + b.recipe.name;
   named.run_dir = arguments.run_dir.empty() ? std::nullopt : std::optional(arguments.run_dir);
-  ArmSpec in_a{.recipe = a.recipe, .folder = {}, .without = {}, .batch_seed = {}},
-      in_b{.recipe = b.recipe, .folder = {}, .without = {}, .batch_seed = {}, .faults = arguments.faults};
+  ArmSpec in_a{.recipe = a.recipe, .folder = {}, .without = {}, .batch_seed = {}, .whole = arguments.whole},
+      in_b{.recipe = b.recipe,
+           .folder = {},
+           .without = {},
+           .batch_seed = {},
+           .whole = arguments.whole,
+           .faults = arguments.faults};
   const std::vector<Plan> plans{factory.plan(in_a), factory.plan(in_b)};  // throws before anything is created
   const ArmHost host = arguments.own_processes ? ArmHost::own_process : host_of(plans);
   const fs::path folder = fs::absolute(make_run_directory(named));  // an arm's recipe must not look like key=value
@@ -186,6 +191,8 @@ int run_compare(const CLI::App& command, const CompareArguments& arguments, cons
     refuse_several_ranks(context.environment, "trainopt compare --show");
     return show(arguments.show, arguments, colored_output(context.output));
   }
+  if (arguments.whole && (!arguments.each.empty() || !arguments.against.empty()))
+    throw UserError("--whole compares two recipes; remove --each or --against");
   const auto [files, overrides] = arguments.recipes.split(command);
   if (!arguments.against.empty()) return hold_against(command, arguments, files, overrides, context);
   if (wants_each(arguments, files)) {
@@ -200,7 +207,8 @@ int run_compare(const CLI::App& command, const CompareArguments& arguments, cons
   }
   if (std::any_of(files.begin(), files.end(), is_run)) {
     if (files.size() != 2 || !is_run(files[0]) || !is_run(files[1]) || !overrides.empty() || !arguments.with.empty() ||
-        !arguments.without.empty() || !arguments.faults.empty() || arguments.own_processes || arguments.no_numbers)
+        !arguments.without.empty() || !arguments.faults.empty() || arguments.own_processes || arguments.no_numbers ||
+        arguments.whole)
       throw UserError(
           "to compare finished runs, name two run directories and nothing else: trainopt compare RUN_DIR RUN_DIR");
     refuse_several_ranks(context.environment, "a comparison of finished runs");
@@ -245,6 +253,9 @@ Command add_compare(CLI::App& app) {
                           ->type_name("FAULT@STEP[+][:RANK]")
                           ->allow_extra_args(false)
                           ->take_all());
+  measuring.push_back(command->add_flag(
+      "--whole", arguments->whole,
+      "Keep evaluations, checkpoints and records in the turns, over whole periods of each, so that their cost counts"));
   command->add_option("--run-dir", arguments->run_dir, "Write the result to this folder, new or empty");
   CLI::Option* show = command
                           ->add_option("--show", arguments->show,

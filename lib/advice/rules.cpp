@@ -14,10 +14,28 @@ using enum Exactness;
 // Conditions and changes that several rules share.
 
 bool on_cpu(const Situation& s) { return s.plan.device.is_cpu(); }
+bool has_gpu(const Situation& s) { return !on_cpu(s); }
 bool has_ranks(const Situation& s) { return s.plan.position.ranks > 1; }
 bool has_loader(const Situation& s) { return s.plan.data.dataset && !s.plan.data.device_dataset; }
-std::vector<Words> one(const std::string& word) { return {{word}}; }
-std::vector<Words> one_if(bool applies, const std::string& word) { return applies ? one(word) : std::vector<Words>(); }
+bool has_threads(const Situation& s) { return has_loader(s) && s.plan.loader.num_workers > 0; }
+bool reads_images(const Situation& s) { return s.recipe.data.dataset == DatasetKind::image_folder; }
+bool convolves(const Situation& s) { return s.plan.model.layers.convolutions() > 0; }
+bool is_sharded(const Situation& s) { return s.recipe.parallel.sharding_strategy != ShardingStrategy::none; }
+bool recomputes(const Situation& s) { return s.recipe.optimizations.activation_checkpointing.on; }
+bool fills_memory(const Situation& s) { return s.memory_peak_pct.value_or(0) > 80; }
+
+using Changes = std::function<std::vector<Words>(const Situation&)>;
+using Condition = bool (*)(const Situation&);
+
+/// One change, where the condition holds.
+Changes change(
+    const Words& words, Condition condition = [](const Situation&) { return true; }) {
+  return [words, condition](const Situation& s) { return condition(s) ? std::vector{words} : std::vector<Words>(); };
+}
+/// What rows measured with this project show at about this size.
+auto saves(double share) {
+  return [share](const Situation&, const Words&) { return share; };
+}
 
 double of_products(const Situation& s, const std::string& from, const std::string& to) {
   double before = 0, after = 0;

@@ -35,6 +35,7 @@ Json to_json(const ArmFacts& facts) {
   Json ranks = Json::array();
   for (const RankShare& share : facts.ranks) ranks.push_back(to_json(share));
   return {{"step_samples", facts.step_samples},
+          {"period", facts.period},
           {"time_to_first_step_s", facts.time_to_first_step_s},
           {"peak_memory_mib", or_null(facts.peak_memory_mib)},
           {"plan", facts.plan},
@@ -52,6 +53,7 @@ ArmFacts facts_from(const Json& json) {
                  .price_per_hour = {},
                  .ranks = {}};
   if (!facts.receipts.is_object()) throw UserError("an arm's receipts are not a JSON object", ExitCode::data);
+  facts.period = json.value("period", int64_t{1});
   if (json.contains("price_per_hour")) facts.price_per_hour = optional_at<double>(json, "price_per_hour");
   if (json.contains("ranks"))
     for (const Json& share : json.at("ranks")) facts.ranks.push_back(share_from(share));

@@ -24,6 +24,7 @@ RankShare largest(const std::vector<RankShare>& ranks);
 /// What is known of an arm once it has taken steps.
 struct ArmFacts {
   int64_t step_samples = 0;               ///< of a full step, over all micro-batches
+  int64_t period = 1;                     ///< steps after which its evaluations and checkpoints repeat
   double time_to_first_step_s = 0;        ///< since its creation; in a process of its own, since the command began
   std::optional<double> peak_memory_mib;  ///< of its process, the largest over the ranks; null if it shares one
   Json plan;                              ///< as in plan.json

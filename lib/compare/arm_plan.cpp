@@ -32,6 +32,7 @@ Json to_json(const ArmSpec& spec) {
   Json json = {{"without", spec.without ? Json(word_of(*spec.without)) : Json()},
                {"batch_seed", or_null(spec.batch_seed)},
                {"perturbed", spec.perturbed},
+               {"whole", spec.whole},
                {"faults", spec.faults},
                {"rendezvous", Json()}};
   if (const auto& meeting = spec.rendezvous)
@@ -44,11 +45,21 @@ ArmSpec arm_spec_from(const Json& json) {
   if (const auto word = optional_at<std::string>(json, "without")) spec.without = ceiling_of(*word);
   spec.batch_seed = optional_at<int64_t>(json, "batch_seed");
   spec.perturbed = json.at("perturbed");
+  spec.whole = json.at("whole");
   spec.faults = json.at("faults").get<std::vector<std::string>>();
   if (const Json& meeting = json.at("rendezvous"); !meeting.is_null())
     spec.rendezvous = ArmRendezvous{.host = meeting.at("host"), .port = meeting.at("port"), .job = meeting.at("job")};
   return spec;
 }
+
+namespace {
+
+void leave_out_pauses(Plan& plan) {
+  plan.evaluation.reset();
+  plan.checkpoint.every_n_steps.reset();
+}
+
+}  // namespace
 
 Plan arm_plan(const ArmSpec& spec, const Machine& machine, const RankPosition& position) {
   Recipe recipe = spec.recipe;
@@ -59,7 +70,8 @@ Plan arm_plan(const ArmSpec& spec, const Machine& machine, const RankPosition& p
   Plan plan = make_plan(recipe, machine, position);
   plan.steps.reset();
   plan.train.max_time.reset();
-  plan.evaluation.reset();
+  if (!spec.whole) leave_out_pauses(plan);
+  if (plan.evaluation) plan.evaluation->at_end = false;
   plan.checkpoint.at_end = false;
   if (spec.batch_seed) plan.data.seed = static_cast<uint64_t>(*spec.batch_seed);
   if (spec.perturbed) begin_perturbed(plan);

@@ -40,6 +40,7 @@ struct ArmSpec {
   std::optional<Ceiling> without;        ///< the cost that is removed
   std::optional<int64_t> batch_seed;     ///< other batches from the same initial weights
   bool perturbed = false;                ///< the same batches from slightly perturbed weights (perturbed_weights.h)
+  bool whole = false;                    ///< keeps the recipe's periodic evaluations and, with one rank, checkpoints
   std::vector<std::string> faults = {};  ///< to inject (train/inject.h)
   std::optional<ArmRendezvous> rendezvous = {};  ///< of an arm with processes of its own on several ranks
 };
@@ -49,7 +50,8 @@ Json to_json(const ArmSpec& spec);
 /// Throws Json::exception.
 ArmSpec arm_spec_from(const Json& json);
 
-/// The recipe's plan for one rank, without a last step, evaluation or checkpoints. Without the cost of communication
+/// The recipe's plan for one rank, without a last step and, unless it is whole, without evaluation and checkpoints.
+/// Without the cost of communication
 /// the plan is the same; the arm's communicator then comes from make_free_communicator(). Throws UserError as
 /// make_plan() does.
 Plan arm_plan(const ArmSpec& spec, const Machine& machine, const RankPosition& position = {});

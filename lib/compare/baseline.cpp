@@ -34,8 +34,8 @@ NoiseFloor noise_floor(const WarmArm& a, const WarmArm& twin, const CompareOptio
 
 WarmArm warm_up(std::string name, std::shared_ptr<Arm> arm, const CompareOptions& options) {
   Turn first = arm->turn(std::max<int64_t>(3, options.warmup_steps));  // the receipts are observed in the second step
-  const int64_t step_samples = arm->facts().step_samples;
-  return {std::move(name), std::move(arm), std::move(first), step_samples};
+  const ArmFacts facts = arm->facts();
+  return {std::move(name), std::move(arm), std::move(first), facts.step_samples, facts.period};
 }
 
 Baseline make_baseline(WarmArm a, const std::function<std::shared_ptr<Arm>()>& make_twin, const CompareOptions& options,

@@ -53,6 +53,7 @@ struct WarmArm {
   std::shared_ptr<Arm> arm;
   Turn first_steps;
   int64_t step_samples = 0;  ///< of a full step
+  int64_t period = 1;        ///< a turn takes a multiple of so many steps
 };
 WarmArm warm_up(std::string name, std::shared_ptr<Arm> arm, const CompareOptions& options);
 

@@ -13,6 +13,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <set>
 
 namespace trainopt {
@@ -28,6 +29,22 @@ LoggingConfig in_files(LoggingConfig logging) {
   std::erase(logging.sinks, SinkKind::console);
   logging.progress = Progress::off;
   return logging;
+}
+
+CheckpointWriterOptions checkpoint_options(const Plan& plan, const std::filesystem::path& folder) {
+  CheckpointWriterOptions options;
+  options.root = folder / "checkpoints";
+  options.every_n_steps = plan.checkpoint.every_n_steps;
+  options.keep_last = plan.checkpoint.keep_last;
+  options.background = plan.checkpoint.background;
+  options.position = plan.position;
+  return options;
+}
+
+int64_t period_of(const Plan& plan) {
+  const int64_t evaluations = plan.evaluation ? plan.evaluation->every_n_steps.value_or(1) : 1;
+  const int64_t checkpoints = plan.position.ranks == 1 ? plan.checkpoint.every_n_steps.value_or(1) : 1;
+  return std::lcm(std::lcm(evaluations, checkpoints), plan.logging.sinks.empty() ? 1 : plan.logging.every_n_steps);
 }
 
 }  // namespace
@@ -49,7 +66,10 @@ LocalArm::LocalArm(Plan plan, std::filesystem::path folder, LocalArmOptions opti
   }
   plan.logging.dump = {.steps = {1}, .what = {DumpKind::gradients}};
   add_dump(plan, RankDumps::complete);
-  trainer_ = std::make_unique<Trainer>(std::move(plan), folder_, *this, never(), Persistence{}, options_.communicator);
+  if (plan.checkpoint.every_n_steps && plan.position.ranks == 1)
+    checkpoints_ = std::make_unique<CheckpointWriter>(checkpoint_options(plan, folder_));
+  trainer_ = std::make_unique<Trainer>(std::move(plan), folder_, *this, never(),
+                                       Persistence{.checkpoints = checkpoints_.get()}, options_.communicator);
   before_training_s_ = seconds_since(options_.began);
 }
 
@@ -88,6 +108,7 @@ Turn LocalArm::turn(int64_t steps) {
     if (first && i == std::min(steps, kUpdateSteps)) update = update_since(std::move(before));
   }
   trainer_->pause();
+  if (checkpoints_) checkpoints_->finish();  // what is still being written is this arm's work
   if (telemetry_) telemetry_->pause();
   turn_.seconds = seconds_since(began);
   turn_.cpu_s = process_cpu_seconds() - cpu_before;
@@ -102,6 +123,7 @@ ArmFacts LocalArm::facts() {
   const RunOutcome& outcome = trainer_->outcome();
   ArmFacts facts;
   facts.step_samples = plan.data.schedule().step_samples();
+  if (options_.whole) facts.period = period_of(plan);
   facts.time_to_first_step_s = before_training_s_ + outcome.time_to_first_step_s.value_or(0);
   if (options_.exclusive_process) facts.peak_memory_mib = peak_memory_mib(plan.device);
   facts.plan = plan_json(plan);

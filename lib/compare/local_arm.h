@@ -4,14 +4,16 @@
 #include "compare/arm.h"
 #include "metrics/sinks.h"
 #include "metrics/telemetry.h"
+#include "train/checkpoint_writer.h"
 #include "train/trainer.h"
 
 namespace trainopt {
 
 struct LocalArmOptions {
-  Clock::time_point began = Clock::now();                                   ///< start of the time to the first step
-  bool exclusive_process = false;                                           ///< nothing else trains in this process
-  std::shared_ptr<Communicator> communicator = make_single_communicator();  ///< of the arm's ranks
+  Clock::time_point began = Clock::now();  ///< start of the time to the first step
+  bool exclusive_process = false;          ///< nothing else trains in this process
+  bool whole = false;                      ///< turns are of whole periods of evaluations, checkpoints and records
+  std::shared_ptr<Communicator> communicator = make_single_communicator();           ///< of the arm's ranks
   std::function<void(const char*, int64_t)> progress = [](const char*, int64_t) {};  ///< stage and completed steps
 };
 
@@ -43,6 +45,7 @@ class LocalArm : public Arm, public RunListener {
   double before_training_s_;
   std::unique_ptr<Telemetry> telemetry_;  ///< null if the plan logs nothing, and on other ranks than 0
   std::unique_ptr<Sinks> sinks_;
+  std::unique_ptr<CheckpointWriter> checkpoints_;  ///< null if the plan saves none
   std::unique_ptr<Trainer> trainer_;
   Turn turn_;  ///< the current turn
   double clock_sum_ = 0;

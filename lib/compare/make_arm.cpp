@@ -14,6 +14,7 @@ std::shared_ptr<Arm> LocalArms::make(const ArmSpec& spec, ArmHost host) {
   if (host == ArmHost::own_process) return std::make_shared<ArmProcess>(this_program(), spec);
   LocalArmOptions options;
   options.exclusive_process = site_.began.has_value();
+  options.whole = spec.whole;
   if (site_.began) options.began = *site_.began;
   const Plan of_arm = plan(spec);
   if (site_.prepare) site_.prepare(of_arm);

@@ -33,7 +33,10 @@ std::vector<int64_t> turn_steps(std::span<const WarmArm> arms, double turn_s) {
   for (const WarmArm& arm : arms)
     steps.push_back(exact ? common / arm.step_samples
                           : std::max<int64_t>(1, (largest + arm.step_samples / 2) / arm.step_samples));
-  const auto units = std::max<int64_t>(1, static_cast<int64_t>(std::ceil(turn_s / turn_seconds(arms, steps))));
+  int64_t whole = 1;
+  for (size_t i = 0; i < arms.size(); ++i) whole = std::lcm(whole, arms[i].period / std::gcd(arms[i].period, steps[i]));
+  const double turns = turn_s / turn_seconds(arms, steps) / static_cast<double>(whole);
+  const int64_t units = whole * std::max<int64_t>(1, static_cast<int64_t>(std::ceil(turns)));
   for (int64_t& of_arm : steps) of_arm *= units;
   return steps;
 }

@@ -10,7 +10,8 @@
 namespace trainopt {
 
 /// For each arm, the number of steps such that all process the same samples and the fastest arm's turn lasts at least
-/// `turn_s`. If the global batch sizes have no small common multiple, the numbers of samples are only nearly equal.
+/// `turn_s`. Whole periods of every arm. If the global batch sizes have no small common multiple, the numbers of
+/// samples are only nearly equal.
 std::vector<int64_t> turn_steps(std::span<const WarmArm> arms, double turn_s);
 
 /// About how long the fastest arm's turn lasts, judging by its first steps.

@@ -1,7 +1,6 @@
 #include "recipe/memory_remedies.h"
 
 #include "base/counted.h"
-#include "data/transform_form.h"
 #include "recipe/changed_recipe.h"
 #include "recipe/make_plan.h"
 #include "recipe/recipe_io.h"

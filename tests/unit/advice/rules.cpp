@@ -1,0 +1,139 @@
+// Which changes of a recipe the rules propose, and with which estimated gains.
+#include "advice/rules.h"
+
+#include "config/load.h"
+#include "recipe/make_plan.h"
+
+#include <catch2/catch.hpp>
+
+#include <set>
+
+namespace trainopt {
+namespace {
+
+Recipe recipe_with(const Words& words) {
+  Words all{"data.size=64", "data.batch_size=8", "train.max_steps=4",
+            "data.transforms=[{resize: 8}, {normalize: {mean: 0.5, std: 0.5}}]"};
+  all.insert(all.end(), words.begin(), words.end());
+  return *with_words(Recipe{}, all, 1);
+}
+
+/// A run of which the named parts take these shares of the time.
+class Run {
+ public:
+  explicit Run(const Words& words, std::vector<TimePart> parts, RankPosition position = {}, int cores = 4)
+      : recipe_(recipe_with(words)), plan_(make_plan(recipe_, Machine{.cpu = "test", .cores = cores}, position)) {
+    limit_.parts = std::move(parts);
+    limit_.noise_pct = 1;
+    times_.step.mean_ms = 100;
+  }
+  Situation situation() const { return {.recipe = recipe_, .plan = plan_, .times = times_, .limit = limit_}; }
+  std::vector<Proposal> proposals() const { return propose(situation()); }
+  Limit& limit() { return limit_; }
+
+ private:
+  Recipe recipe_;
+  Plan plan_;
+  RunTimes times_;
+  Limit limit_;
+};
+
+const Proposal* find(const std::vector<Proposal>& all, const std::string& word) {
+  for (const Proposal& each : all)
+    if (text_of(each.change).find(word) != std::string::npos) return &each;
+  return nullptr;
+}
+
+}  // namespace
+
+TEST_CASE("each rule names a part of the time, and options that exist") {
+  const std::set<std::string> parts{"loader",   "copy",    "computing",  "launches",   "update",
+                                    "exchange", "records", "evaluation", "checkpoints"};
+  std::set<std::string> options;
+  for (const OptionHelp& option : options_of<Recipe>()) options.insert(option.path);
+  for (const auto& words : {Words{"data.num_workers=1", "optimizations.activation_checkpointing=true", "model.name=mlp",
+                                  "evaluation.every_n_steps=2", "checkpoint.every_n_steps=2",
+                                  "parallel.sharding_strategy=zero3", "train.gradient_accumulation_steps=4"},
+                            Words{"data.dataset=fake_cifar10"}}) {
+    const Run run(words, {}, {.rank = 0, .ranks = 2, .local_rank = 0, .local_ranks = 2});
+    for (const Rule& rule : rules()) {
+      INFO(rule.what);
+      CHECK(parts.contains(rule.part));
+      for (const Words& change : rule.changes(run.situation()))
+        for (const std::string& word : change) {
+          INFO(word);
+          CHECK(options.contains(word.substr(0, word.find('='))));
+        }
+    }
+  }
+}
+
+TEST_CASE("a loader in the training thread gets threads") {
+  const Run run({"model.name=mlp"}, {{"loader", 50}, {"compute", 50}});
+  const auto proposals = run.proposals();
+  const Proposal* threads = find(proposals, "data.num_workers=");
+  REQUIRE(threads);
+  CHECK(threads->ratio == Approx(1 / (1 - 0.5 * 0.75)));  // of four cores, loading then takes one fourth of its time
+  CHECK(threads->exactness == Exactness::same_bits);
+  CHECK(threads->evidence == "loader is 50 % of the time");
+  for (size_t i = 1; i < proposals.size(); ++i) CHECK(proposals[i - 1].ratio >= proposals[i].ratio);
+}
+
+TEST_CASE("nothing is proposed that is on, or does nothing here") {
+  const std::vector<TimePart> all{{"compute", 40}, {"update", 30}, {"loader", 10}, {"copy", 10}, {"launches", 10}};
+  const auto off = Run({"model.name=mlp"}, all).proposals();
+  CHECK(find(off, "fused_optimizer"));
+  CHECK(find(off, "fused_kernels"));
+  for (const char* gpu : {"pin_memory", "cuda_graph", "tf32", "cudnn_benchmark", "cuda_allocator"}) {
+    INFO(gpu);
+    CHECK_FALSE(find(off, gpu));
+  }
+  CHECK_FALSE(find(off, "overlap_comm"));
+  CHECK_FALSE(find(off, "winograd"));  // an mlp does not convolve
+  const auto on = Run({"model.name=mlp", "optimizations.fused_optimizer=true", "optimizations.fused_kernels=true"}, all)
+                      .proposals();
+  CHECK_FALSE(find(on, "fused_optimizer"));
+  CHECK_FALSE(find(on, "fused_kernels"));
+}
+
+TEST_CASE("what would gain less than the noise is not proposed") {
+  Run run({"model.name=mlp"}, {{"compute", 70}, {"update", 30}});
+  CHECK(find(run.proposals(), "fused_optimizer"));
+  run.limit().noise_pct = 30;
+  CHECK(run.proposals().empty());
+  run.limit().noise_pct.reset();
+  CHECK(run.proposals().empty());
+}
+
+TEST_CASE("intervals become longer, and micro-batches larger") {
+  const auto proposals = Run({"model.name=mlp", "evaluation.every_n_steps=10", "checkpoint.every_n_steps=3"},
+                             {{"evaluation", 40}, {"checkpoints", 20}, {"records", 10}, {"compute", 30}})
+                             .proposals();
+  CHECK(find(proposals, "evaluation.every_n_steps=100"));
+  CHECK(find(proposals, "checkpoint.every_n_steps=30"));
+  CHECK(find(proposals, "logging.every_n_steps=10"));
+
+  const Words pieces{"data.batch_size=1", "train.gradient_accumulation_steps=32"};
+  Words mlp = pieces, resnet = pieces;
+  mlp.push_back("model.name=mlp");
+  const auto larger = Run(mlp, {{"launches", 60}, {"compute", 40}}).proposals();
+  const Proposal* same = find(larger, "data.batch_size=32 train.gradient_accumulation_steps=1");
+  REQUIRE(same);
+  CHECK(same->exactness == Exactness::same_math);
+  const auto normed = Run(resnet, {{"launches", 60}, {"compute", 40}}).proposals();
+  const Proposal* other = find(normed, "data.batch_size=32");
+  REQUIRE(other);
+  CHECK(other->exactness == Exactness::new_math);  // batch-norm sees other batches
+}
+
+TEST_CASE("ranks exchange larger pieces") {
+  const auto proposals = Run({"model.name=mlp", "parallel.bucket_cap_mb=0.01"}, {{"exchange", 50}, {"compute", 50}},
+                             {.rank = 0, .ranks = 2, .local_rank = 0, .local_ranks = 2})
+                             .proposals();
+  CHECK(find(proposals, "parallel.bucket_cap_mb="));
+  const Proposal* rounded = find(proposals, "gradient_dtype=bfloat16");
+  REQUIRE(rounded);
+  CHECK(rounded->exactness == Exactness::new_math);
+}
+
+}  // namespace trainopt
