@@ -3,6 +3,7 @@
 #include "base/files.h"
 #include "base/log.h"
 #include "checkpoint/store.h"
+#include "recipe/make_plan.h"
 #include "recipe/plan_text.h"
 #include "recipe/resume.h"
 #include "train/checkpoint_reader.h"

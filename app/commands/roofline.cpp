@@ -6,6 +6,7 @@
 #include "app/stored_peaks.h"
 #include "app/version.h"
 #include "base/counted.h"
+#include "base/files.h"
 #include "comm/launch_environment.h"
 #include "data/loader_bench.h"
 #include "device/device.h"
@@ -20,6 +21,7 @@
 #include <ATen/Parallel.h>
 #include <CLI/CLI.hpp>
 #include <spdlog/spdlog.h>
+#include <unistd.h>
 
 #include <cstdio>
 
