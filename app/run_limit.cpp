@@ -9,6 +9,9 @@ namespace {
 
 constexpr size_t kMostAdvice = 3;
 
+/// What an operation calls within itself costs less, and is not counted.
+bool is_outermost(const TracedOperation& operation) { return operation.depth == 0; }
+
 RunTimes times_of(const Plan& plan, const RunOutcome& outcome, const StepTimes& step, int64_t steps, double records_s) {
   RunTimes times{.steps = steps,
                  .step = step,
@@ -20,8 +23,7 @@ RunTimes times_of(const Plan& plan, const RunOutcome& outcome, const StepTimes& 
                  .memory_bound_pct = plan.peak.memory_bound_pct};
   if (outcome.loading) times.loader = LoaderShares::of(*outcome.loading);
   if (plan.device.is_cpu() && plan.peak.operation_us)
-    times.operations_ms = *plan.peak.operation_us / 1e3 *
-                          static_cast<double>(outcome.trace.calls([](const TracedOperation&) { return true; }));
+    times.operations_ms = *plan.peak.operation_us / 1e3 * static_cast<double>(outcome.trace.calls(is_outermost));
   return times;
 }
 

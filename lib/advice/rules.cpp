@@ -30,7 +30,9 @@ using Condition = bool (*)(const Situation&);
 /// One change, where the condition holds.
 Changes change(
     const Words& words, Condition condition = [](const Situation&) { return true; }) {
-  return [words, condition](const Situation& s) { return condition(s) ? std::vector{words} : std::vector<Words>(); };
+  return [words, condition](const Situation& s) {
+    return condition(s) ? std::vector<Words>{words} : std::vector<Words>();
+  };
 }
 /// What rows measured with this project show at about this size.
 auto saves(double share) {

@@ -17,6 +17,12 @@ std::optional<double> number(const Json& json, std::string_view path) {
   return value.is_number() ? std::optional(value.get<double>()) : std::nullopt;
 }
 
+const Json& list_at(const Json& json, std::string_view path) {
+  static const Json kNone = Json::array();
+  const Json& value = at(json, path);
+  return value.is_array() ? value : kNone;
+}
+
 /// For a shell.
 std::string quoted(const std::string& text) {
   if (text.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./=,:+@%") == text.npos)
@@ -41,7 +47,7 @@ std::string capitalized(std::string text) {
 
 /// The changes that the run's own diagnosis proposes.
 void advise_changes(const RunFolder& run, std::vector<Advice>& all) {
-  for (const Json& one : at(run.summary, "advice")) {
+  for (const Json& one : list_at(run.summary, "advice")) {
     const double ratio = number(one, "estimated_ratio").value_or(1);
     const std::string needs = value_text(at(one, "needs"));
     all.push_back({capitalized(value_text(at(one, "what"))),
@@ -98,7 +104,7 @@ std::optional<Limit> limit_of(const RunFolder& run) {
                                    : capitalized(words("text")) + ".";
   limit.evidence = words("evidence");
   double left = 100;
-  for (const Json& part : at(stored, "parts")) {
+  for (const Json& part : list_at(stored, "parts")) {
     const double share = std::clamp(number(part, "share_pct").value_or(0), 0.0, std::max(0.0, left));
     limit.parts.push_back({value_text(at(part, "name")), share});
     left -= share;

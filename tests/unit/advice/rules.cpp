@@ -1,8 +1,11 @@
 // Which changes of a recipe the rules propose, and with which estimated gains.
 #include "advice/rules.h"
 
+#include "base/files.h"
 #include "config/load.h"
+#include "data/transform_form.h"
 #include "recipe/make_plan.h"
+#include "support/temporary_folder.h"
 
 #include <catch2/catch.hpp>
 
@@ -11,18 +14,29 @@
 namespace trainopt {
 namespace {
 
-Recipe recipe_with(const Words& words) {
-  Words all{"data.size=64", "data.batch_size=8", "train.max_steps=4",
+/// Training and test images, all black.
+const TemporaryFolder& cifar10() {
+  static const TemporaryFolder folder;
+  for (const char* name : {"data_batch_1.bin", "test_batch.bin"})
+    write_file(folder.path() / name, std::string(64 * 3073, '\0'));
+  return folder;
+}
+
+Recipe recipe_with(const Words& words, int64_t ranks) {
+  Words all{"data.dataset=cifar10", "data.path=" + cifar10().path().string(), "data.batch_size=8", "train.max_steps=4",
             "data.transforms=[{resize: 8}, {normalize: {mean: 0.5, std: 0.5}}]"};
   all.insert(all.end(), words.begin(), words.end());
-  return *with_words(Recipe{}, all, 1);
+  const auto recipe = with_words(Recipe{}, all, ranks);
+  if (!recipe) throw std::runtime_error("no recipe: " + text_of(all));
+  return *recipe;
 }
 
 /// A run of which the named parts take these shares of the time.
 class Run {
  public:
   explicit Run(const Words& words, std::vector<TimePart> parts, RankPosition position = {}, int cores = 4)
-      : recipe_(recipe_with(words)), plan_(make_plan(recipe_, Machine{.cpu = "test", .cores = cores}, position)) {
+      : recipe_(recipe_with(words, position.ranks)),
+        plan_(make_plan(recipe_, Machine{.cpu = "test", .cores = cores}, position)) {
     limit_.parts = std::move(parts);
     limit_.noise_pct = 1;
     times_.step.mean_ms = 100;
@@ -54,7 +68,7 @@ TEST_CASE("each rule names a part of the time, and options that exist") {
   for (const auto& words : {Words{"data.num_workers=1", "optimizations.activation_checkpointing=true", "model.name=mlp",
                                   "evaluation.every_n_steps=2", "checkpoint.every_n_steps=2",
                                   "parallel.sharding_strategy=zero3", "train.gradient_accumulation_steps=4"},
-                            Words{"data.dataset=fake_cifar10"}}) {
+                            Words{"data.batch_size=4"}}) {
     const Run run(words, {}, {.rank = 0, .ranks = 2, .local_rank = 0, .local_ranks = 2});
     for (const Rule& rule : rules()) {
       INFO(rule.what);
