@@ -74,6 +74,7 @@ std::vector<Entry> add_commands(CLI::App& app) {
   add(app, add_roofline);
   add(app, add_compare);
   add(app, add_ablate);
+  add(app, add_tune);
   CLI::App& checkpoint = *app.add_subcommand("checkpoint", "Verify, show or compare checkpoints");
   checkpoint.require_subcommand(1);
   add(checkpoint, add_checkpoint_verify);

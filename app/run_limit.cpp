@@ -2,12 +2,15 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <span>
+
 namespace fs = std::filesystem;
 
 namespace trainopt {
 namespace {
 
-constexpr size_t kMostAdvice = 3;
+constexpr size_t kShownAdvice = 3;
 
 /// What an operation calls within itself costs less, and is not counted.
 bool is_outermost(const TracedOperation& operation) { return operation.depth == 0; }
@@ -59,7 +62,6 @@ std::optional<RunDiagnosis> diagnose(const Recipe& recipe, const Plan& plan, con
                .peaks = plan.peak.measured,
                .page_faults = outcome.trace.step > 0 ? std::optional(outcome.trace.page_faults) : std::nullopt,
                .memory_peak_pct = summary.memory_peak_pct()});
-  if (diagnosis.advice.size() > kMostAdvice) diagnosis.advice.resize(kMostAdvice);
   return diagnosis;
 }
 
@@ -82,7 +84,7 @@ std::vector<SwitchLine> lines_of(const std::optional<RunDiagnosis>& diagnosis, c
   std::vector<SwitchLine> lines;
   if (!diagnosis) return lines;
   lines.push_back({"limited by", diagnosis->limit.text});
-  for (const Proposal& each : diagnosis->advice) {
+  for (const Proposal& each : std::span(diagnosis->advice).first(std::min(kShownAdvice, diagnosis->advice.size()))) {
     const std::string needs = *each.rule->needs ? fmt::format("; needs {}", each.rule->needs) : "";
     lines.push_back({"advice", fmt::format("{}, estimated {:+.0f} % ({}{}); measure it: {}", each.rule->what,
                                            100 * (each.ratio - 1), each.evidence, needs,

@@ -15,7 +15,7 @@ namespace trainopt {
 
 struct RunDiagnosis {
   Limit limit;
-  std::vector<Proposal> advice;  ///< at most three
+  std::vector<Proposal> advice;  ///< the most promising first
 };
 
 /// nullopt if no step was measured. `records_s`: time that the trainer waited for records to be written.

@@ -10,6 +10,7 @@
 namespace trainopt::report {
 namespace {
 
+constexpr size_t kMostChanges = 3;   // of those that would help
 constexpr double kBusyMachine = 10;  // % of the cores taken by other programs
 
 std::optional<double> number(const Json& json, std::string_view path) {
@@ -48,6 +49,7 @@ std::string capitalized(std::string text) {
 /// The changes that the run's own diagnosis proposes.
 void advise_changes(const RunFolder& run, std::vector<Advice>& all) {
   for (const Json& one : list_at(run.summary, "advice")) {
+    if (all.size() == kMostChanges) return;
     const double ratio = number(one, "estimated_ratio").value_or(1);
     const std::string needs = value_text(at(one, "needs"));
     all.push_back({capitalized(value_text(at(one, "what"))),

@@ -1,0 +1,145 @@
+#include "app/tuning_bench.h"
+
+#include "base/error.h"
+#include "base/files.h"
+#include "recipe/recipe_io.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace trainopt {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr double kDiagnosisS = 12, kMostTrialS = 60;
+
+std::string last_line(const std::string& text) {
+  const size_t end = text.find_last_not_of("\n ");
+  if (end == text.npos) return "";
+  const size_t begin = text.rfind('\n', end);
+  return text.substr(begin == text.npos ? 0 : begin + 1, end - (begin == text.npos ? 0 : begin + 1) + 1);
+}
+
+/// The message of a command that failed, without the program's name.
+std::string failure_of(const CommandEnd& end) {
+  std::string line = last_line(end.errors);
+  if (line.starts_with("trainopt: ")) line = line.substr(10);
+  if (line.empty()) line = end.code > 128 ? fmt::format("ended by signal {}", end.code - 128) : "no message";
+  return fmt::format("failed (exit code {}): {}", end.code, line);
+}
+
+Verdict verdict_of(const Json& result) {
+  for (const auto each : {Verdict::pays, Verdict::costs, Verdict::no_effect})
+    if (result.at("verdict") == text(each)) return each;
+  return Verdict::inconclusive;
+}
+
+Trial trial_from(const Json& result) {
+  Trial trial{.verdict = verdict_of(result), .ratio = result.at("ratio").get<double>()};
+  if (const Json& ends = result.at("interval"); !ends.is_null()) trial.interval = Interval{ends.at(0), ends.at(1)};
+  if (const Json& numbers = result.at("numerics"); numbers.is_object() && numbers.at("agree").is_boolean())
+    trial.numbers_agree = numbers.at("agree").get<bool>();
+  return trial;
+}
+
+}  // namespace
+
+bool CommandBench::over() const {
+  return (options_.stop && *options_.stop != 0) || Clock::now() > options_.trials_until;
+}
+
+fs::path CommandBench::new_folder(const std::string& name) {
+  for (int64_t number = 1;; ++number) {
+    const fs::path folder = options_.folder / fmt::format("{}-{}", name, number);
+    if (fs::exists(folder)) continue;
+    create_folders(folder);
+    return folder;
+  }
+}
+
+fs::path CommandBench::write_recipe(const fs::path& folder, const std::string& name, const Words& changes) const {
+  auto recipe = with_words(options_.recipe, changes, options_.ranks);
+  if (!recipe) throw UserError("refused: the change contradicts the recipe: " + text_of(changes));
+  recipe->run_dir.reset();
+  recipe->checkpoint.resume = "none";
+  const fs::path file = folder / (name + ".yaml");
+  write_file(file, recipe_yaml(*recipe));
+  return file;
+}
+
+CommandEnd CommandBench::run(const Words& words, const fs::path& folder) const {
+  Words all{options_.program.string()};
+  if (options_.ranks > 1) {
+    const Words launch{"launch", "-n", std::to_string(options_.ranks), "--"};
+    all.insert(all.end(), launch.begin(), launch.end());
+  }
+  all.insert(all.end(), words.begin(), words.end());
+  return run_command(all, folder, options_.stop);
+}
+
+Diagnosis CommandBench::diagnose(const Words& changes) {
+  const fs::path folder = new_folder("diagnosis"), out = folder / "run";
+  const fs::path file = write_recipe(folder, "recipe", changes);
+  const CommandEnd end = run(
+      {"run", file.string(), "--run-dir", out.string(), "--quiet", "train.max_steps=1000000000", "train.epochs=null",
+       fmt::format("train.max_time={}s", kDiagnosisS), "checkpoint.at_end=false", "evaluation.at_end=false"},
+      folder);
+  if (end.code != 0) {
+    if (over()) return {};
+    throw UserError("the recipe cannot be tuned because it does not run: " + failure_of(end),
+                    end.code < 10 ? static_cast<ExitCode>(end.code) : ExitCode::recipe);
+  }
+  const Json summary = parse_json(read_file(out / "summary.json", ExitCode::storage));
+  Diagnosis diagnosis;
+  if (summary.at("limit").is_object()) diagnosis.limit = summary.at("limit").at("text");
+  for (const Json& advice : summary.at("advice")) diagnosis.candidates.push_back(candidate_from(advice));
+  options_.say("limited by " + (diagnosis.limit.empty() ? "nothing known" : diagnosis.limit));
+  return diagnosis;
+}
+
+Trial CommandBench::compare_in(const fs::path& folder, const Words& a, const Words& b, const Words& how) try {
+  Words words{"compare",
+              write_recipe(folder, "a", a).string(),
+              write_recipe(folder, "b", b).string(),
+              "--whole",
+              "--json",
+              "--quiet",
+              "--run-dir",
+              (folder / "result").string()};
+  words.insert(words.end(), how.begin(), how.end());
+  const CommandEnd end = run(words, folder);
+  const fs::path result = folder / "result" / "result.json";
+  if (end.code != 0) return {.failure = failure_of(end)};
+  return trial_from(parse_json(read_file(result, ExitCode::storage)));
+} catch (const UserError& error) {  // named recovery: a candidate that is refused is a result
+  return {.failure = error.what()};
+}
+
+Trial CommandBench::compare(const Words& best, const Words& changed, double level) {
+  const double left = -seconds_since(options_.trials_until);
+  const double budget = std::clamp(left, 5.0, kMostTrialS);
+  return compare_in(new_folder("trial"), best, changed,
+                    {"--level", fmt::format("{}", level), "--budget", fmt::format("{:.0f}s", budget)});
+}
+
+CommandBench::Final CommandBench::confirm(const Words& changes, double level, double budget_s) {
+  const fs::path folder = new_folder("final");
+  Final last{.trial = compare_in(folder, {}, changes,
+                                 {"--own-processes", "--level", fmt::format("{}", level), "--precision", "2%",
+                                  "--budget", fmt::format("{:.0f}s", budget_s)})};
+  if (last.trial.failure.empty()) {
+    const Json pairs = parse_json(read_file(folder / "result" / "result.json", ExitCode::storage)).at("pairs");
+    last.pairs = pairs.is_number() ? pairs.get<int64_t>() : 0;
+  }
+  return last;
+}
+
+void CommandBench::measure_peaks() {
+  const fs::path folder = new_folder("roofline");
+  if (const CommandEnd end = run_command({options_.program.string(), "roofline", "--quiet"}, folder, options_.stop);
+      end.code != 0)
+    options_.say("the machine's peaks are not known: " + failure_of(end));
+}
+
+}  // namespace trainopt

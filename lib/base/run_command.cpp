@@ -1,0 +1,69 @@
+#include "base/run_command.h"
+
+#include "base/error.h"
+#include "base/files.h"
+
+#include <fcntl.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <ctime>
+
+namespace trainopt {
+namespace {
+
+int open_for(const std::filesystem::path& file) {
+  const int descriptor = ::open(file.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  if (descriptor < 0) throw FileError("cannot write", file, errno, ExitCode::storage);
+  return descriptor;
+}
+
+/// Between fork and exec only calls that are safe in a multithreaded process.
+pid_t start(std::vector<std::string> words, int output, int errors) {
+  std::vector<char*> arguments;
+  for (auto& word : words) arguments.push_back(word.data());
+  arguments.push_back(nullptr);
+  const pid_t parent = ::getpid(), process = ::fork();
+  if (process < 0)
+    throw UserError(fmt::format("cannot start a process: {}: {}", std::strerror(errno), words.front()), ExitCode::bug);
+  if (process > 0) return process;
+  ::prctl(PR_SET_PDEATHSIG, SIGTERM);
+  if (::getppid() != parent) ::_exit(127);  // it has ended already
+  ::dup2(output, STDOUT_FILENO);
+  ::dup2(errors, STDERR_FILENO);
+  ::execv(arguments.front(), arguments.data());
+  ::_exit(127);
+}
+
+int wait_for(pid_t process, const std::atomic<int>* stop) {
+  for (bool told = false;;) {
+    int status = 0;
+    const pid_t ended = ::waitpid(process, &status, WNOHANG);
+    if (ended == process) return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+    if (stop && *stop != 0 && !std::exchange(told, true)) ::kill(process, *stop);
+    const timespec pause{.tv_sec = 0, .tv_nsec = 20'000'000};
+    ::nanosleep(&pause, nullptr);
+  }
+}
+
+}  // namespace
+
+CommandEnd run_command(const std::vector<std::string>& words, const std::filesystem::path& folder,
+                       const std::atomic<int>* stop) {
+  const auto output = folder / "stdout", errors = folder / "stderr";
+  const int to_output = open_for(output), to_errors = open_for(errors);
+  CommandEnd end;
+  const pid_t process = start(words, to_output, to_errors);
+  ::close(to_output);
+  ::close(to_errors);
+  end.code = wait_for(process, stop);
+  end.output = read_file(output, ExitCode::storage);
+  end.errors = read_file(errors, ExitCode::storage);
+  return end;
+}
+
+}  // namespace trainopt

@@ -1,0 +1,188 @@
+#include "tuning/tuner.h"
+
+#include "base/error.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numbers>
+#include <set>
+
+namespace trainopt {
+namespace {
+
+std::string key_of(const std::string& word) { return word.substr(0, word.find('=')); }
+
+void decide(TuningStep& step) {
+  const Trial& trial = step.trial;
+  step.kept = false;
+  if (!trial.failure.empty())
+    step.reason = trial.failure;
+  else if (trial.verdict != Verdict::pays)
+    step.reason = text(trial.verdict);
+  else if (step.candidate.exactness != Exactness::new_math && trial.numbers_agree == false)
+    step.reason = "faster, but its numbers disagree";
+  else
+    step.kept = true, step.reason = "pays";
+}
+
+class Tuner {
+ public:
+  Tuner(TuningBench& bench, const TuningOptions& options, Tuning so_far)
+      : bench_(bench), options_(options), tuning_(std::move(so_far)) {
+    for (const TuningStep& step : tuning_.steps) tried_.insert(text_of(step.candidate.change));
+  }
+
+  Tuning run(const std::function<void(const Tuning&)>& keep) {
+    tuning_.ended.clear();
+    Diagnosis diagnosis = diagnose();
+    while (!bench_.over()) {
+      const Candidate* next = choose(diagnosis);
+      if (!next) {
+        tuning_.ended = "nothing left to try";
+        break;
+      }
+      if (take(*next)) diagnosis = diagnose();
+      keep(tuning_);
+    }
+    if (tuning_.ended.empty()) tuning_.ended = "the time is up";
+    keep(tuning_);
+    return std::move(tuning_);
+  }
+
+ private:
+  Diagnosis diagnose() {
+    if (bench_.over()) return {};
+    Diagnosis diagnosis = bench_.diagnose(tuning_.change());
+    tuning_.limits.push_back(diagnosis.limit);
+    return diagnosis;
+  }
+
+  /// The first candidate that was not tried and is allowed; null if there is none.
+  const Candidate* choose(const Diagnosis& diagnosis) {
+    for (const Candidate& each : diagnosis.candidates) {
+      if (tried_.contains(text_of(each.change))) continue;
+      if (each.exactness != Exactness::new_math || options_.allow_new_math) return &each;
+      const bool noted = std::any_of(tuning_.not_allowed.begin(), tuning_.not_allowed.end(),
+                                     [&](const Candidate& other) { return other.change == each.change; });
+      if (!noted) tuning_.not_allowed.push_back(each);
+    }
+    return nullptr;
+  }
+
+  /// Returns whether the change was kept.
+  bool take(const Candidate& candidate) {
+    tried_.insert(text_of(candidate.change));
+    TuningStep step{.candidate = candidate, .level = level_of_trial(options_.level, tuning_.steps.size() + 1)};
+    const Words best = tuning_.change();
+    step.trial = bench_.compare(best, merged(best, candidate.change), step.level);
+    decide(step);
+    tuning_.steps.push_back(step);
+    return step.kept;
+  }
+
+  TuningBench& bench_;
+  const TuningOptions& options_;
+  Tuning tuning_;
+  std::set<std::string> tried_;
+};
+
+Json json_of(const std::optional<double>& value) { return value ? Json(*value) : Json(); }
+Json json_of(const std::optional<Interval>& value) { return value ? Json{value->low, value->high} : Json(); }
+
+Json to_json(const Candidate& candidate) {
+  return {{"what", candidate.what},
+          {"change", candidate.change},
+          {"estimate", candidate.estimate},
+          {"evidence", candidate.evidence},
+          {"exactness", word_of(candidate.exactness)}};
+}
+
+Exactness exactness_from(const std::string& word) {
+  for (const auto each : {Exactness::same_bits, Exactness::same_math, Exactness::new_math})
+    if (word_of(each) == word) return each;
+  throw UserError(fmt::format("there is no exactness of this name: {}", word), ExitCode::data);
+}
+
+Candidate candidate_from(const Json& json, const char* estimate) {
+  return {.what = json.at("what"),
+          .change = json.at("change").get<Words>(),
+          .estimate = json.at(estimate),
+          .exactness = exactness_from(json.at("exactness")),
+          .evidence = json.at("evidence")};
+}
+
+Verdict verdict_from(const std::string& word) {
+  for (const auto each : {Verdict::pays, Verdict::costs, Verdict::no_effect})
+    if (text(each) == word) return each;
+  return Verdict::inconclusive;
+}
+
+}  // namespace
+
+Words Tuning::change() const {
+  Words all;
+  for (const TuningStep& step : steps)
+    if (step.kept) all = merged(all, step.candidate.change);
+  return all;
+}
+
+double level_of_trial(double level, size_t number) {
+  const auto n = static_cast<double>(number);
+  return 1 - (1 - level) * 6 / (std::numbers::pi * std::numbers::pi * n * n);
+}
+
+Words merged(const Words& words, const Words& more) {
+  Words all;
+  for (const std::string& word : words) {
+    const bool replaced =
+        std::any_of(more.begin(), more.end(), [&](const std::string& other) { return key_of(other) == key_of(word); });
+    if (!replaced) all.push_back(word);
+  }
+  all.insert(all.end(), more.begin(), more.end());
+  return all;
+}
+
+Tuning tune(TuningBench& bench, const TuningOptions& options, Tuning so_far,
+            const std::function<void(const Tuning&)>& keep) {
+  return Tuner(bench, options, std::move(so_far)).run(keep);
+}
+
+Json to_json(const Tuning& tuning) {
+  Json json = {
+      {"limits", tuning.limits}, {"steps", Json::array()}, {"not_allowed", Json::array()}, {"ended", tuning.ended}};
+  for (const TuningStep& step : tuning.steps) {
+    Json one = to_json(step.candidate);
+    one.update({{"ratio", json_of(step.trial.ratio)},
+                {"interval", json_of(step.trial.interval)},
+                {"level", step.level},
+                {"verdict", text(step.trial.verdict)},
+                {"numbers_agree", step.trial.numbers_agree ? Json(*step.trial.numbers_agree) : Json()},
+                {"kept", step.kept},
+                {"reason", step.reason}});
+    json["steps"].push_back(std::move(one));
+  }
+  for (const Candidate& candidate : tuning.not_allowed) json["not_allowed"].push_back(to_json(candidate));
+  return json;
+}
+
+Tuning tuning_from(const Json& json) {
+  Tuning tuning{.limits = json.at("limits").get<std::vector<std::string>>(), .ended = json.at("ended")};
+  for (const Json& one : json.at("steps")) {
+    TuningStep step{.candidate = candidate_from(one, "estimate"),
+                    .level = one.at("level"),
+                    .kept = one.at("kept"),
+                    .reason = one.at("reason")};
+    step.trial.verdict = verdict_from(one.at("verdict"));
+    if (const Json& ratio = one.at("ratio"); !ratio.is_null()) step.trial.ratio = ratio.get<double>();
+    if (const Json& ends = one.at("interval"); !ends.is_null()) step.trial.interval = Interval{ends.at(0), ends.at(1)};
+    if (const Json& agree = one.at("numbers_agree"); !agree.is_null()) step.trial.numbers_agree = agree.get<bool>();
+    tuning.steps.push_back(std::move(step));
+  }
+  for (const Json& one : json.at("not_allowed")) tuning.not_allowed.push_back(candidate_from(one, "estimate"));
+  return tuning;
+}
+
+Candidate candidate_from(const Json& advice) { return candidate_from(advice, "estimated_ratio"); }
+
+}  // namespace trainopt

@@ -1,0 +1,94 @@
+// Changes a recipe, measures each change against the best so far, and keeps what pays.
+#pragma once
+
+#include "base/json.h"
+#include "optimizations/info.h"
+#include "recipe/changed_recipe.h"
+#include "statistics/interval.h"
+#include "statistics/verdict.h"
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace trainopt {
+
+/// A change to try.
+struct Candidate {
+  std::string what;  ///< "load with more threads"
+  Words change;
+  double estimate = 1;  ///< expected ratio of throughputs
+  Exactness exactness = Exactness::same_bits;
+  std::string evidence;
+};
+
+struct Diagnosis {
+  std::string limit;                  ///< one line
+  std::vector<Candidate> candidates;  ///< the most promising first
+};
+
+/// A paired comparison of a candidate with the best so far.
+struct Trial {
+  Verdict verdict = Verdict::inconclusive;
+  std::optional<double> ratio;
+  std::optional<Interval> interval;
+  std::optional<bool> numbers_agree;  ///< null: not comparable
+  std::string failure;                ///< why there is no comparison: refused, out of memory, crashed
+};
+
+struct TuningStep {
+  Candidate candidate;
+  Trial trial;
+  double level = 0;  ///< of the interval
+  bool kept = false;
+  std::string reason;  ///< why it was kept, or not
+};
+
+/// What the tuner asks of the machine.
+class TuningBench {
+ public:
+  virtual ~TuningBench() = default;
+  /// Of the recipe with these changes. Throws UserError if it cannot run.
+  virtual Diagnosis diagnose(const Words& changes) = 0;
+  /// The recipe with `best` (A) and with `changed` (B). A failure is a result.
+  virtual Trial compare(const Words& best, const Words& changed, double level) = 0;
+  /// Whether the time for trials is up, or the user has stopped the tuning.
+  virtual bool over() const = 0;
+};
+
+struct TuningOptions {
+  double level = 0.95;          ///< 1 − the chance that a change without effect is kept, over all trials together
+  bool allow_new_math = false;  ///< try changes that train something else
+};
+
+struct Tuning {
+  std::vector<TuningStep> steps;
+  std::vector<std::string> limits;     ///< of each diagnosis
+  std::vector<Candidate> not_allowed;  ///< new_math, without allow_new_math
+  std::string ended;                   ///< "nothing left to try" or "the time is up"
+
+  /// The overrides of all steps that were kept.
+  Words change() const;
+};
+
+/// The level of the `number`-th trial, from 1. The errors 1 − level of all trials, however many there are, sum to at
+/// most 1 − `level`: they are 6 / (pi² · number²) of it.
+double level_of_trial(double level, size_t number);
+
+/// `words` with those of `more`, which replace earlier ones for the same key.
+Words merged(const Words& words, const Words& more);
+
+/// Continues `so_far`, whose steps are not repeated. `keep` is called after every step.
+Tuning tune(TuningBench& bench, const TuningOptions& options, Tuning so_far,
+            const std::function<void(const Tuning&)>& keep);
+
+/// {limits, steps: [{what, change, estimate, evidence, exactness, ratio, interval, level, kept, reason}], not_allowed,
+/// ended}, and back.
+Json to_json(const Tuning& tuning);
+/// Throws Json::exception.
+Tuning tuning_from(const Json& json);
+/// {what, change, estimated_ratio, exactness, evidence}, as in the advice of a run's summary.
+Candidate candidate_from(const Json& advice);
+
+}  // namespace trainopt

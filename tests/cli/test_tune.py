@@ -1,0 +1,81 @@
+"""trainopt tune: what it tries, keeps, writes and survives."""
+
+import json
+import signal
+
+import pytest
+
+from conftest import wait_until
+
+# Many tiny steps' worth of starting operations: one sample at a time.
+BAD = """\
+name: bad
+model: {name: mlp, num_classes: 10, hidden: [64, 64]}
+data:
+  dataset: fake_cifar10
+  size: 512
+  batch_size: 1
+  transforms: [{resize: 8}, {normalize: {mean: 0.5, std: 0.5}}]
+train: {epochs: 1, gradient_accumulation_steps: 32}
+optimizer: {name: sgd, lr: 0.01}
+"""
+ROOFLINE = ("roofline", "--seconds", "0.05")  # so that tune finds it
+
+
+def state_of(folder):
+    return json.loads((folder / "tuning.json").read_text())
+
+
+def test_a_bad_recipe(trainopt):
+    trainopt.write("bad.yaml", BAD)
+    assert trainopt(*ROOFLINE).code == 0
+    result = trainopt("tune", "bad.yaml", "--budget", "40s", "--run-dir", "out")
+    assert result.code == 0, result
+    out = trainopt.folder / "out"
+    answer = json.loads((out / "result.json").read_text())
+    first = answer["steps"][0]
+    assert first["change"] == ["data.batch_size=32", "train.gradient_accumulation_steps=1"], result
+    assert "estimated" in result.out and "tuned.yaml" in result.out
+    for step in answer["steps"]:
+        paid = step["verdict"] == "pays" and step["numbers_agree"] is not False
+        assert step["kept"] == paid and step["reason"], step
+    kept = [word for step in answer["steps"] if step["kept"] for word in step["change"]]
+    assert answer["change"] == kept and answer["limits"][0].startswith("launches")
+    tuned = trainopt("plan", "out/tuned.yaml", "--json").json()["recipe"]
+    by_hand = trainopt("plan", "bad.yaml", *kept, "--json").json()["recipe"]
+    assert tuned == by_hand
+    comments = [line for line in (out / "tuned.yaml").read_text().splitlines() if "  # " in line]
+    assert len(comments) == len(kept)
+
+
+def test_a_killed_tuning_goes_on(trainopt):
+    trainopt.write("bad.yaml", BAD)
+    assert trainopt(*ROOFLINE).code == 0
+    process = trainopt.start("tune", "bad.yaml", "--budget", "100s", "--run-dir", "out")
+    state = trainopt.folder / "out/tuning.json"
+    wait_until(lambda: state.exists() and state_of(trainopt.folder / "out")["steps"], process)
+    process.send_signal(signal.SIGKILL)
+    process.communicate(timeout=60)
+    before = state_of(trainopt.folder / "out")["steps"]
+    result = trainopt("tune", "bad.yaml", "--budget", "30s", "--run-dir", "out")
+    assert result.code == 0 and "continuing after" in result.out, result
+    assert state_of(trainopt.folder / "out")["steps"][: len(before)] == before
+    trainopt.refused("tune", "bad.yaml", "seed=5", "--run-dir", "out", says=["another recipe"])
+
+
+def test_bad_input(trainopt):
+    trainopt.write("bad.yaml", BAD)
+    trainopt.refused("tune", "bad.yaml", "--budget", "soon", says=["--budget", "soon"])
+    trainopt.refused("tune", "bad.yaml", "--budget", "1s", says=["at least 30s"])
+    trainopt.refused("tune", "bad.yaml", "--allow", "everything", says=["new_math", "everything"])
+    trainopt.refused("tune", "missing.yaml", says=["missing.yaml"])
+    trainopt.refused("tune", says=["name a recipe"])
+    assert not (trainopt.folder / "runs").exists()
+
+
+@pytest.mark.parametrize("word", ["data.path=nowhere", "model.hidden=[100000, 10000000]"])
+def test_a_recipe_that_does_not_run(trainopt, word):
+    trainopt.write("bad.yaml", BAD.replace("fake_cifar10", "cifar10") if "path" in word else BAD)
+    assert trainopt(*ROOFLINE).code == 0
+    result = trainopt("tune", "bad.yaml", word, "--budget", "30s", "--run-dir", "out")
+    assert result.code in (2, 3, 5) and len(result.err.splitlines()) == 1, result
