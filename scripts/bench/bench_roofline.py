@@ -1,6 +1,5 @@
-"""The peaks that `trainopt roofline` measures ÷ those of torch.mm in Python and of STREAM's copy, compiled with gcc -O3.
-All sides in turn; the best of each over all rounds, because a peak is what nothing else disturbed, and the ratio of each
-round.
+"""The peaks that `trainopt roofline` measures ÷ those of torch.mm in Python and of STREAM's copy, compiled with gcc.
+All sides in turn. The ratio is that of the best of each over all rounds, because a peak is what nothing disturbed.
 """
 
 import argparse
