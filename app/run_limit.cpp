@@ -12,9 +12,6 @@ namespace {
 
 constexpr size_t kShownAdvice = 3;
 
-/// What an operation calls within itself costs less, and is not counted.
-bool is_outermost(const TracedOperation& operation) { return operation.depth == 0; }
-
 RunTimes times_of(const Plan& plan, const RunOutcome& outcome, const StepTimes& step, int64_t steps, double records_s) {
   RunTimes times{.steps = steps,
                  .step = step,
@@ -25,8 +22,9 @@ RunTimes times_of(const Plan& plan, const RunOutcome& outcome, const StepTimes& 
                  .copies_ahead = plan.device.is_cpu() || plan.loader.non_blocking,
                  .memory_bound_pct = plan.peak.memory_bound_pct};
   if (outcome.loading) times.loader = LoaderShares::of(*outcome.loading);
-  if (plan.device.is_cpu() && plan.peak.operation_us)
-    times.operations_ms = *plan.peak.operation_us / 1e3 * static_cast<double>(outcome.trace.calls(is_outermost));
+  if (outcome.trace.step > 0) times.operations = outcome.trace.calls([](const TracedOperation&) { return true; });
+  if (plan.device.is_cpu() && plan.peak.operation_us && times.operations)
+    times.operations_ms = *plan.peak.operation_us / 1e3 * static_cast<double>(*times.operations);
   return times;
 }
 

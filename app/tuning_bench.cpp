@@ -12,7 +12,8 @@ namespace trainopt {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr double kDiagnosisS = 12, kMostTrialS = 60;
+constexpr double kDiagnosisS = 12, kMostTrialS = 60, kLeastTrialS = 15;
+constexpr const char* kTurn = "50ms";  // a change that makes a job ten times as fast then takes half a second a turn
 
 std::string last_line(const std::string& text) {
   const size_t end = text.find_last_not_of("\n ");
@@ -46,7 +47,7 @@ Trial trial_from(const Json& result) {
 }  // namespace
 
 bool CommandBench::over() const {
-  return (options_.stop && *options_.stop != 0) || Clock::now() > options_.trials_until;
+  return (options_.stop && *options_.stop != 0) || -seconds_since(options_.trials_until) < kLeastTrialS;
 }
 
 fs::path CommandBench::new_folder(const std::string& name) {
@@ -103,6 +104,9 @@ Trial CommandBench::compare_in(const fs::path& folder, const Words& a, const Wor
               write_recipe(folder, "a", a).string(),
               write_recipe(folder, "b", b).string(),
               "--whole",
+              "--no-noise-floor",
+              "--turn",
+              kTurn,
               "--json",
               "--quiet",
               "--run-dir",
@@ -118,7 +122,7 @@ Trial CommandBench::compare_in(const fs::path& folder, const Words& a, const Wor
 
 Trial CommandBench::compare(const Words& best, const Words& changed, double level) {
   const double left = -seconds_since(options_.trials_until);
-  const double budget = std::clamp(left, 5.0, kMostTrialS);
+  const double budget = std::clamp(left, kLeastTrialS, kMostTrialS);
   return compare_in(new_folder("trial"), best, changed,
                     {"--level", fmt::format("{}", level), "--budget", fmt::format("{:.0f}s", budget)});
 }

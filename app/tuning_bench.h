@@ -18,7 +18,7 @@ struct CommandBenchOptions {
   std::filesystem::path folder;  ///< of the tuning; each command gets a folder in it
   Recipe recipe;
   int64_t ranks = 1;                    ///< above 1: commands start under `trainopt launch`
-  Clock::time_point trials_until = {};  ///< no trial begins later
+  Clock::time_point trials_until = {};  ///< the end of the last trial
   const std::atomic<int>* stop = nullptr;
   std::function<void(const std::string&)> say = [](const std::string&) {};
 };

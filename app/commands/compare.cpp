@@ -33,7 +33,7 @@ struct CompareArguments {
   std::vector<std::string> with, without, each, faults;
   std::string show, run_dir, against;
   Gate gate;
-  bool json = false, markdown = false, own_processes = false, no_numbers = false, whole = false;
+  bool json = false, markdown = false, own_processes = false, no_numbers = false, whole = false, no_noise_floor = false;
 
   CompareOutput output() const { return {.json = json, .markdown = markdown, .run_dir = run_dir, .gate = gate}; }
 };
@@ -116,6 +116,7 @@ int compare_recipes(const NamedRecipe& a, const NamedRecipe& b, const CompareArg
   const auto began = Clock::now();
   CompareOptions options = arguments.measure.options();
   options.warmup_steps = std::max(a.recipe.bench.warmup_steps, b.recipe.bench.warmup_steps);
+  if (arguments.no_noise_floor) options.noise_blocks = 0;
   if (const auto rule = arguments.gate.rule()) options.boundary = rule->boundary();
   const auto until = arguments.measure.end();
   warn_of_unused_profiler(std::array{a.recipe, b.recipe});
@@ -249,6 +250,8 @@ Command add_compare(CLI::App& app) {
       "Run each arm in its own process, as when process settings differ; also reports memory per arm"));
   measuring.push_back(command->add_flag("--no-numbers", arguments->no_numbers,
                                         "Do not run a second copy of A: no noise floor and no numerical comparison"));
+  measuring.push_back(command->add_flag("--no-noise-floor", arguments->no_noise_floor,
+                                        "Use the second copy of A for the numerical comparison only"));
   measuring.push_back(command->add_option("--inject", arguments->faults, "Inject a fault into B, as trainopt run does")
                           ->type_name("FAULT@STEP[+][:RANK]")
                           ->allow_extra_args(false)

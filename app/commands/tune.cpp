@@ -31,7 +31,9 @@ struct TuneArguments {
 /// Of the time: the end, in which the original and the result are measured afresh.
 constexpr double kShareOfFinal = 0.3;
 
-std::string gain(double ratio) { return fmt::format("{:+.1f} %", 100 * (ratio - 1)); }
+std::string gain(double ratio) {
+  return ratio < 2 ? fmt::format("{:+.1f} %", 100 * (ratio - 1)) : fmt::format("×{:.2f}", ratio);
+}
 
 std::string measured(const Trial& trial) {
   if (!trial.ratio) return "";

@@ -86,12 +86,13 @@ class Parts {
     double update = of_step_ms(step.update_ms.value_or(0));
     if (const double launches = launches_pct(); launches > 0) {
       const double both = passes + update;
-      add("launches", std::min(launches, both), "starting operations",
+      const double share = std::min(launches, both);
+      add("launches", share, "starting operations",
           step.gpu_busy_pct ? fmt::format("a kernel runs {:.0f} % of the time", *step.gpu_busy_pct)
-                            : fmt::format("{} of a step's {}", ms_text(*times_.operations_ms), ms_text(mean_ms_)));
+                            : fmt::format("{} in a step", counted(times_.operations.value_or(0), "operation")));
       if (both > 0) {
-        passes -= launches * passes / both;
-        update -= launches * update / both;
+        passes -= share * passes / both;
+        update -= share * update / both;
       }
     }
     const std::string mfu =
@@ -119,7 +120,8 @@ class Parts {
 std::string text_of(const Part& part, const std::vector<Part>& parts) {
   std::string text = fmt::format("{}: {:.0f} % of the time {}", part.name, part.share_pct, part.what);
   if (!part.evidence.empty()) text += " (" + part.evidence + ")";
-  const auto computing = std::find_if(parts.begin(), parts.end(), [](const Part& each) { return !each.avoidable; });
+  const auto computing =
+      std::find_if(parts.begin(), parts.end(), [](const Part& each) { return !each.avoidable && each.share_pct >= 1; });
   if (part.avoidable && computing != parts.end())
     text += fmt::format("; {} takes {:.0f} %", computing->name, computing->share_pct);
   return text;

@@ -21,7 +21,8 @@ struct RunTimes {
   std::optional<LoaderShares> loader;         ///< null without a loader
   int64_t loader_threads = 0;                 ///< 0: the training thread loads
   bool copies_ahead = true;                   ///< batches are copied to the device while the step runs
-  std::optional<double> operations_ms;        ///< of the host in a step, for starting operations; null: not known
+  std::optional<int64_t> operations;          ///< of libtorch in a step; null: not counted
+  std::optional<double> operations_ms;        ///< of the host in a step, for starting them; null: not known
   std::optional<double> memory_bound_pct;     ///< by roofline, of the model's least time; null: not known
 };
 

@@ -20,13 +20,17 @@ bool samples_differ(const DataPlan& data) {
   return text && !text->uniform_tokens();
 }
 
+/// What moves less in a step may stay in the caches of any of today's devices.
+constexpr double kCacheBytes = 64 << 20;
+
 std::optional<double> memory_bound_pct(const std::vector<UnitLimit>& limits) {
-  double all = 0, by_memory = 0;
+  double all = 0, by_memory = 0, bytes = 0;
   for (const UnitLimit& limit : limits) {
     all += limit.least_ms();
+    bytes += limit.bytes;
     if (limit.by_memory()) by_memory += limit.least_ms();
   }
-  return all > 0 ? std::optional(100 * by_memory / all) : std::nullopt;
+  return all > 0 && bytes > kCacheBytes ? std::optional(100 * by_memory / all) : std::nullopt;
 }
 
 }  // namespace

@@ -42,8 +42,9 @@ class Tuner {
         tuning_.ended = "nothing left to try";
         break;
       }
-      if (take(*next)) diagnosis = diagnose();
+      const bool kept = take(*next);
       keep(tuning_);
+      if (kept) diagnosis = diagnose();
     }
     if (tuning_.ended.empty()) tuning_.ended = "the time is up";
     keep(tuning_);
