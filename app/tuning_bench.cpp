@@ -12,7 +12,6 @@ namespace trainopt {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr double kDiagnosisS = 12, kMostTrialS = 60, kLeastTrialS = 15;
 constexpr const char* kTurn = "50ms";  // a change that makes a job ten times as fast then takes half a second a turn
 
 std::string last_line(const std::string& text) {
@@ -47,7 +46,7 @@ Trial trial_from(const Json& result) {
 }  // namespace
 
 bool CommandBench::over() const {
-  return (options_.stop && *options_.stop != 0) || -seconds_since(options_.trials_until) < kLeastTrialS;
+  return (options_.stop && *options_.stop != 0) || -seconds_since(options_.trials_until) < options_.least_trial_s;
 }
 
 fs::path CommandBench::new_folder(const std::string& name) {
@@ -84,7 +83,7 @@ Diagnosis CommandBench::diagnose(const Words& changes) {
   const fs::path file = write_recipe(folder, "recipe", changes);
   const CommandEnd end = run(
       {"run", file.string(), "--run-dir", out.string(), "--quiet", "train.max_steps=1000000000", "train.epochs=null",
-       fmt::format("train.max_time={}s", kDiagnosisS), "checkpoint.at_end=false", "evaluation.at_end=false"},
+       fmt::format("train.max_time={}s", options_.diagnosis_s), "checkpoint.at_end=false", "evaluation.at_end=false"},
       folder);
   if (end.code != 0) {
     if (over()) return {};
@@ -122,7 +121,7 @@ Trial CommandBench::compare_in(const fs::path& folder, const Words& a, const Wor
 
 Trial CommandBench::compare(const Words& best, const Words& changed, double level) {
   const double left = -seconds_since(options_.trials_until);
-  const double budget = std::clamp(left, kLeastTrialS, kMostTrialS);
+  const double budget = std::clamp(left, options_.least_trial_s, options_.most_trial_s);
   return compare_in(new_folder("trial"), best, changed,
                     {"--level", fmt::format("{}", level), "--budget", fmt::format("{:.0f}s", budget)});
 }

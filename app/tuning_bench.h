@@ -17,7 +17,8 @@ struct CommandBenchOptions {
   std::filesystem::path program;
   std::filesystem::path folder;  ///< of the tuning; each command gets a folder in it
   Recipe recipe;
-  int64_t ranks = 1;                    ///< above 1: commands start under `trainopt launch`
+  int64_t ranks = 1;  ///< above 1: commands start under `trainopt launch`
+  double diagnosis_s = 12, least_trial_s = 15, most_trial_s = 60;
   Clock::time_point trials_until = {};  ///< the end of the last trial
   const std::atomic<int>* stop = nullptr;
   std::function<void(const std::string&)> say = [](const std::string&) {};

@@ -13,6 +13,7 @@
 #include <CLI/CLI.hpp>
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 
@@ -45,7 +46,11 @@ std::string measured(const Trial& trial) {
 class TuneSession {
  public:
   TuneSession(const TuneArguments& arguments, const Recipe& recipe, const CommandContext& context)
-      : arguments_(arguments), recipe_(recipe), context_(context), budget_s_(budget()) {}
+      : arguments_(arguments),
+        recipe_(recipe),
+        context_(context),
+        budget_s_(budget()),
+        options_{.allow_new_math = allows_new_math()} {}
 
   int run() {
     const auto began = Clock::now();
@@ -54,13 +59,14 @@ class TuneSession {
                         .folder = folder_,
                         .recipe = recipe_,
                         .ranks = arguments_.ranks,
+                        .diagnosis_s = std::min(12.0, budget_s_ / 10),
+                        .least_trial_s = std::min(15.0, budget_s_ / 5),
                         .trials_until = after((1 - kShareOfFinal) * budget_s_),
                         .stop = &stop_signal(),
                         .say = [this](const std::string& what) { say(what); }});
     bench.measure_peaks();
-    const TuningOptions options{.allow_new_math = allows_new_math()};
     size_t shown = tuning_.steps.size();
-    tuning_ = tune(bench, options, std::move(tuning_), [&](const Tuning& so_far) {
+    tuning_ = tune(bench, options_, std::move(tuning_), [&](const Tuning& so_far) {
       for (; shown < so_far.steps.size(); ++shown) say(line_of(so_far.steps[shown], shown + 1));
       keep(so_far, Json());
     });
@@ -68,7 +74,7 @@ class TuneSession {
     if (const Words change = tuning_.change(); !change.empty() && stop_signal() == 0) {
       say("measuring the result against the original, in fresh processes");
       const double left = budget_s_ - seconds_since(began);
-      last = json_of(bench.confirm(change, options.level, std::max(0.2 * budget_s_, left)));
+      last = json_of(bench.confirm(change, options_.level, std::max(0.2 * budget_s_, left)));
     }
     keep(tuning_, last);
     write_tuned();
@@ -188,6 +194,7 @@ class TuneSession {
   const Recipe& recipe_;
   const CommandContext& context_;
   const double budget_s_;
+  const TuningOptions options_;
   fs::path folder_;
   Tuning tuning_;
 };

@@ -16,8 +16,6 @@ struct Part : TimePart {
   bool avoidable = true;
 };
 
-std::string ms_text(double milliseconds) { return fmt::format("{:.3g} ms", milliseconds); }
-
 /// "decoding takes 71 % of a sample's 812 us".
 std::string slow_stage(const LoaderShares& shares) {
   const std::array stages{std::pair{"reading", shares.read_pct}, std::pair{"decoding", shares.decode_pct},
