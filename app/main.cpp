@@ -75,6 +75,9 @@ std::vector<Entry> add_commands(CLI::App& app) {
   add(app, add_compare);
   add(app, add_ablate);
   add(app, add_tune);
+  CLI::App& find = *app.add_subcommand("find", "Find a value by measuring");
+  find.require_subcommand(1);
+  add(find, add_find_batch);
   CLI::App& checkpoint = *app.add_subcommand("checkpoint", "Verify, show or compare checkpoints");
   checkpoint.require_subcommand(1);
   add(checkpoint, add_checkpoint_verify);
@@ -86,7 +89,7 @@ std::vector<Entry> add_commands(CLI::App& app) {
   add(app, add_env);
   add(app, add_arm);
   // run() reports words that no command consumed. This comes last because subcommands inherit the setting when added.
-  for (CLI::App* parent : {&app, &data, &checkpoint}) parent->allow_extras();
+  for (CLI::App* parent : {&app, &data, &find, &checkpoint}) parent->allow_extras();
   return table;
 }
 

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <span>
 
 namespace fs = std::filesystem;
 
@@ -35,6 +34,12 @@ std::string quoted(const std::string& text) {
   std::string result = "'";
   for (const char c : text) result += c == '\'' ? std::string("'\\''") : std::string(1, c);
   return result + "'";
+}
+
+std::vector<Proposal> shown(const std::vector<Proposal>& advice) {
+  std::vector<Proposal> best = best_of_each_rule(advice);
+  if (best.size() > kShownAdvice) best.resize(kShownAdvice);
+  return best;
 }
 
 std::string command_for(const Proposal& proposal, const fs::path& run_dir, int64_t ranks) {
@@ -82,7 +87,7 @@ std::vector<SwitchLine> lines_of(const std::optional<RunDiagnosis>& diagnosis, c
   std::vector<SwitchLine> lines;
   if (!diagnosis) return lines;
   lines.push_back({"limited by", diagnosis->limit.text});
-  for (const Proposal& each : std::span(diagnosis->advice).first(std::min(kShownAdvice, diagnosis->advice.size()))) {
+  for (const Proposal& each : shown(diagnosis->advice)) {
     const std::string needs = *each.rule->needs ? fmt::format("; needs {}", each.rule->needs) : "";
     lines.push_back({"advice", fmt::format("{}, estimated {:+.0f} % ({}{}); measure it: {}", each.rule->what,
                                            100 * (each.ratio - 1), each.evidence, needs,

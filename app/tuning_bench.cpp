@@ -1,5 +1,6 @@
 #include "app/tuning_bench.h"
 
+#include "app/self_command.h"
 #include "base/error.h"
 #include "base/files.h"
 #include "recipe/recipe_io.h"
@@ -13,21 +14,6 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr const char* kTurn = "50ms";  // a change that makes a job ten times as fast then takes half a second a turn
-
-std::string last_line(const std::string& text) {
-  const size_t end = text.find_last_not_of("\n ");
-  if (end == text.npos) return "";
-  const size_t begin = text.rfind('\n', end);
-  return text.substr(begin == text.npos ? 0 : begin + 1, end - (begin == text.npos ? 0 : begin + 1) + 1);
-}
-
-/// The message of a command that failed, without the program's name.
-std::string failure_of(const CommandEnd& end) {
-  std::string line = last_line(end.errors);
-  if (line.starts_with("trainopt: ")) line = line.substr(10);
-  if (line.empty()) line = end.code > 128 ? fmt::format("ended by signal {}", end.code - 128) : "no message";
-  return fmt::format("failed (exit code {}): {}", end.code, line);
-}
 
 Verdict verdict_of(const Json& result) {
   for (const auto each : {Verdict::pays, Verdict::costs, Verdict::no_effect})
@@ -68,23 +54,13 @@ fs::path CommandBench::write_recipe(const fs::path& folder, const std::string& n
   return file;
 }
 
-CommandEnd CommandBench::run(const Words& words, const fs::path& folder) const {
-  Words all{options_.program.string()};
-  if (options_.ranks > 1) {
-    const Words launch{"launch", "-n", std::to_string(options_.ranks), "--"};
-    all.insert(all.end(), launch.begin(), launch.end());
-  }
-  all.insert(all.end(), words.begin(), words.end());
-  return run_command(all, folder, options_.stop);
-}
-
 Diagnosis CommandBench::diagnose(const Words& changes) {
   const fs::path folder = new_folder("diagnosis"), out = folder / "run";
   const fs::path file = write_recipe(folder, "recipe", changes);
-  const CommandEnd end = run(
+  const CommandEnd end = run_self(
       {"run", file.string(), "--run-dir", out.string(), "--quiet", "train.max_steps=1000000000", "train.epochs=null",
        fmt::format("train.max_time={}s", options_.diagnosis_s), "checkpoint.at_end=false", "evaluation.at_end=false"},
-      folder);
+      folder, options_.ranks, options_.stop);
   if (end.code != 0) {
     if (over()) return {};
     throw UserError("the recipe cannot be tuned because it does not run: " + failure_of(end),
@@ -111,7 +87,7 @@ Trial CommandBench::compare_in(const fs::path& folder, const Words& a, const Wor
               "--run-dir",
               (folder / "result").string()};
   words.insert(words.end(), how.begin(), how.end());
-  const CommandEnd end = run(words, folder);
+  const CommandEnd end = run_self(words, folder, options_.ranks, options_.stop);
   const fs::path result = folder / "result" / "result.json";
   if (end.code != 0) return {.failure = failure_of(end)};
   return trial_from(parse_json(read_file(result, ExitCode::storage)));
@@ -140,8 +116,7 @@ CommandBench::Final CommandBench::confirm(const Words& changes, double level, do
 
 void CommandBench::measure_peaks() {
   const fs::path folder = new_folder("roofline");
-  if (const CommandEnd end = run_command({options_.program.string(), "roofline", "--quiet"}, folder, options_.stop);
-      end.code != 0)
+  if (const CommandEnd end = run_self({"roofline", "--quiet"}, folder, 1, options_.stop); end.code != 0)
     options_.say("the machine's peaks are not known: " + failure_of(end));
 }
 

@@ -3,7 +3,6 @@
 #pragma once
 
 #include "base/clock.h"
-#include "base/run_command.h"
 #include "tuning/tuner.h"
 
 #include <atomic>
@@ -14,7 +13,6 @@
 namespace trainopt {
 
 struct CommandBenchOptions {
-  std::filesystem::path program;
   std::filesystem::path folder;  ///< of the tuning; each command gets a folder in it
   Recipe recipe;
   int64_t ranks = 1;  ///< above 1: commands start under `trainopt launch`
@@ -45,7 +43,6 @@ class CommandBench : public TuningBench {
   std::filesystem::path new_folder(const std::string& name);
   std::filesystem::path write_recipe(const std::filesystem::path& folder, const std::string& name,
                                      const Words& changes) const;
-  CommandEnd run(const Words& words, const std::filesystem::path& folder) const;
   Trial compare_in(const std::filesystem::path& folder, const Words& a, const Words& b, const Words& how);
 
   CommandBenchOptions options_;

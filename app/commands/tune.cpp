@@ -7,7 +7,6 @@
 #include "base/files.h"
 #include "base/units.h"
 #include "comm/launch_environment.h"
-#include "compare/arm_process.h"
 #include "tuning/annotated_recipe.h"
 
 #include <CLI/CLI.hpp>
@@ -55,8 +54,7 @@ class TuneSession {
   int run() {
     const auto began = Clock::now();
     open_folder();
-    CommandBench bench({.program = this_program(),
-                        .folder = folder_,
+    CommandBench bench({.folder = folder_,
                         .recipe = recipe_,
                         .ranks = arguments_.ranks,
                         .diagnosis_s = std::min(12.0, budget_s_ / 10),

@@ -19,6 +19,14 @@ bool has_effect(const Plan& before, const Plan& after) {
   return true;
 }
 
+/// Whether the change is one, allowed, and does something.
+bool works_here(const Situation& s, const Words& change) {
+  const auto changed = with_words(s.recipe, change, s.plan.position.ranks);
+  if (!changed || recipe_json(*changed) == recipe_json(s.recipe)) return false;
+  const auto plan = plan_with(s.recipe, change, s.plan.machine, s.plan.position);
+  return plan && has_effect(s.plan, *plan);
+}
+
 Exactness exactness_of(const Rule& rule, const Situation& s) {
   return rule.cuts_batch && s.plan.model.layers.batch_norms > 0 ? Exactness::new_math : rule.exactness;
 }
@@ -39,24 +47,26 @@ std::vector<Proposal> propose(const Situation& s) {
   if (!s.limit.noise_pct) return all;
   for (const Rule& rule : rules()) {
     const double share = s.share(rule.part);
-    Proposal best{.rule = &rule};
     for (const Words& change : rule.changes(s)) {
       const double ratio = 1 / (1 - std::min(0.99, share * std::clamp(rule.saved(s, change), 0.0, 1.0)));
-      if (ratio <= best.ratio || 100 * (ratio - 1) <= *s.limit.noise_pct) continue;
-      const auto changed = with_words(s.recipe, change, s.plan.position.ranks);
-      if (!changed || recipe_json(*changed) == recipe_json(s.recipe)) continue;
-      const auto plan = plan_with(s.recipe, change, s.plan.machine, s.plan.position);
-      if (!plan || !has_effect(s.plan, *plan)) continue;
-      best.change = change;
-      best.ratio = ratio;
+      if (100 * (ratio - 1) <= *s.limit.noise_pct || !works_here(s, change)) continue;
+      all.push_back({.rule = &rule,
+                     .change = change,
+                     .exactness = exactness_of(rule, s),
+                     .ratio = ratio,
+                     .evidence = fmt::format("{} is {:.0f} % of the time", rule.part, 100 * share)});
     }
-    if (best.change.empty()) continue;
-    best.exactness = exactness_of(rule, s);
-    best.evidence = fmt::format("{} is {:.0f} % of the time", rule.part, 100 * share);
-    all.push_back(std::move(best));
   }
   std::stable_sort(all.begin(), all.end(), [](const Proposal& a, const Proposal& b) { return a.ratio > b.ratio; });
   return all;
+}
+
+std::vector<Proposal> best_of_each_rule(const std::vector<Proposal>& proposals) {
+  std::vector<Proposal> best;
+  for (const Proposal& each : proposals)
+    if (std::none_of(best.begin(), best.end(), [&](const Proposal& other) { return other.rule == each.rule; }))
+      best.push_back(each);
+  return best;
 }
 
 }  // namespace trainopt

@@ -70,6 +70,16 @@ std::vector<Words> more_threads(const Situation& s) {
   return all;
 }
 
+/// On a CPU every loader thread takes a core from the step.
+std::vector<Words> fewer_threads(const Situation& s) {
+  std::vector<Words> all;
+  const int64_t now = s.plan.loader.num_workers, cores = s.plan.machine.cores;
+  if (!has_threads(s) || !on_cpu(s) || now < cores) return all;
+  for (int64_t threads = std::max<int64_t>(1, cores / 2); threads < now; threads *= 2)
+    all.push_back({fmt::format("data.num_workers={}", threads)});
+  return all;
+}
+
 /// Threads load while the step computes. On a CPU both share the cores: loading takes its share of all of them.
 double saved_by_threads(const Situation& s, const Words& change) {
   const auto threads = static_cast<double>(std::stoll(change[0].substr(change[0].find('=') + 1)));
@@ -157,67 +167,67 @@ std::vector<Words> fewer_records(const Situation& s) {
   return ten_times("logging.every_n_steps", s.recipe.logging.every_n_steps);
 }
 
+const std::vector<Rule> kRules{
+    // part, what, changes, share saved, exactness, needs
+    {"loader", "load with more threads", more_threads, saved_by_threads, same_bits, ""},
+    {"computing", "load with fewer threads", fewer_threads, saves(0.1), same_bits, ""},
+    {"loader", "prefetch more batches", change({"data.prefetch_factor=4"}, has_threads), saves(0.1), same_bits, ""},
+    {"loader", "keep threads over the end of an epoch", change({"data.persistent_workers=true"}, has_threads),
+     saves(0.1), same_bits, ""},
+    {"loader", "decode JPEGs at reduced size", change({"data.decode=scaled"}, reads_images), saved_by_scaled_decoding,
+     new_math, "images larger than the model's"},
+    {"loader", "keep decoded images in host memory", change({"data.cache=memory"}, reads_images), saved_by_cache,
+     same_bits, "memory for all of them"},
+    {"loader", "keep the data set on the device", change({"data.cache=device"}, has_loader), saves(0.9), same_bits,
+     "memory for all of it"},
+    {"loader", "convert images on the device", change({"optimizations.device_preprocess=true"}),
+     saved_by_finish_on_device, same_math, ""},
+    {"copy", "copy ahead from page-locked memory", change({"data.pin_memory=true", "data.non_blocking=true"}, has_gpu),
+     saves(0.9), same_bits, ""},
+
+    {"computing", "the same batch in fewer micro-batches", larger_micro_batches, saved_by_larger_micro_batches,
+     same_math, "memory for larger activations", /*cuts_batch=*/true},
+    {"computing", "multiply in bfloat16", change({"optimizations.amp=true"}), saved_by_16_bits, same_math, ""},
+    {"computing", "round the factors of float32 products", change({"optimizations.tf32=true"}), saved_by_rounding,
+     same_math, ""},
+    {"computing", "store images channels-last", change({"optimizations.channels_last=true"}, convolves), saves(0.1),
+     same_math, ""},
+    {"computing", "fuse operations", change({"optimizations.fused_kernels=true"}), saves(0.1), same_math, ""},
+    {"computing", "Winograd's convolutions", change({"optimizations.winograd=true"}), saves(0.25), same_math, ""},
+    {"computing", "time cuDNN's algorithms", change({"optimizations.cudnn_benchmark=true"}, convolves), saves(0.05),
+     same_math, ""},
+    {"computing", "let libtorch choose the attention kernel", change({"optimizations.attention=auto"}), saves(0.15),
+     same_math, ""},
+    {"computing", "keep freed memory", change({"optimizations.host_allocator=true"}), saved_by_kept_memory, same_bits,
+     ""},
+    {"computing", "let the GPU allocator's segments grow",
+     change({"optimizations.cuda_allocator={expandable_segments: true}"}, fills_memory), saves(0.05), same_bits, ""},
+    {"computing", "keep activations", change({"optimizations.activation_checkpointing=false"}, recomputes), saves(0.25),
+     same_bits, "memory for them"},
+    {"launches", "record the step once and replay it", change({"optimizations.cuda_graph=true"}), saves(0.8), same_bits,
+     ""},
+    {"update", "update all parameters in one pass", change({"optimizations.fused_optimizer=true"}), saves(0.6),
+     same_math, ""},
+    {"update", "drop gradients instead of zeroing them", change({"optimizations.set_to_none=true"}), saves(0.15),
+     same_bits, ""},
+
+    {"exchange", "exchange during backward", change({"parallel.overlap_comm=true"}, has_ranks), saves(0.5), same_bits,
+     ""},
+    {"exchange", "exchange larger pieces", larger_buckets, saved_by_larger_buckets, same_bits, ""},
+    {"exchange", "exchange in 16 bits", change({"parallel.gradient_dtype=bfloat16"}, has_ranks), saves(0.5), new_math,
+     ""},
+    {"exchange", "keep all weights on every rank", change({"parallel.sharding_strategy=none"}, is_sharded), saves(0.33),
+     same_math, "memory for them"},
+
+    {"records", "record a tenth of the steps", fewer_records, saves(0.9), same_bits, ""},
+    {"evaluation", "evaluate a tenth as often", fewer_evaluations, saves(0.9), same_bits, ""},
+    {"checkpoints", "write checkpoints in the background", change({"checkpoint.background=true"}), saves(0.6),
+     same_bits, ""},
+    {"checkpoints", "save a tenth as often", fewer_checkpoints, saves(0.9), same_bits, ""},
+};
+
 }  // namespace
 
-const std::vector<Rule>& rules() {
-  static const std::vector<Rule> kRules{
-      // part, what, changes, share saved, exactness, needs
-      {"loader", "load with more threads", more_threads, saved_by_threads, same_bits, ""},
-      {"loader", "prefetch more batches", change({"data.prefetch_factor=4"}, has_threads), saves(0.1), same_bits, ""},
-      {"loader", "keep threads over the end of an epoch", change({"data.persistent_workers=true"}, has_threads),
-       saves(0.1), same_bits, ""},
-      {"loader", "decode JPEGs at reduced size", change({"data.decode=scaled"}, reads_images), saved_by_scaled_decoding,
-       new_math, "images larger than the model's"},
-      {"loader", "keep decoded images in host memory", change({"data.cache=memory"}, reads_images), saved_by_cache,
-       same_bits, "memory for all of them"},
-      {"loader", "keep the data set on the device", change({"data.cache=device"}, has_loader), saves(0.9), same_bits,
-       "memory for all of it"},
-      {"loader", "convert images on the device", change({"optimizations.device_preprocess=true"}),
-       saved_by_finish_on_device, same_math, ""},
-      {"copy", "copy ahead from page-locked memory",
-       change({"data.pin_memory=true", "data.non_blocking=true"}, has_gpu), saves(0.9), same_bits, ""},
-
-      {"computing", "the same batch in fewer micro-batches", larger_micro_batches, saved_by_larger_micro_batches,
-       same_math, "memory for larger activations", /*cuts_batch=*/true},
-      {"computing", "multiply in bfloat16", change({"optimizations.amp=true"}), saved_by_16_bits, same_math, ""},
-      {"computing", "round the factors of float32 products", change({"optimizations.tf32=true"}), saved_by_rounding,
-       same_math, ""},
-      {"computing", "store images channels-last", change({"optimizations.channels_last=true"}, convolves), saves(0.1),
-       same_math, ""},
-      {"computing", "fuse operations", change({"optimizations.fused_kernels=true"}), saves(0.1), same_math, ""},
-      {"computing", "Winograd's convolutions", change({"optimizations.winograd=true"}), saves(0.25), same_math, ""},
-      {"computing", "time cuDNN's algorithms", change({"optimizations.cudnn_benchmark=true"}, convolves), saves(0.05),
-       same_math, ""},
-      {"computing", "let libtorch choose the attention kernel", change({"optimizations.attention=auto"}), saves(0.15),
-       same_math, ""},
-      {"computing", "keep freed memory", change({"optimizations.host_allocator=true"}), saved_by_kept_memory, same_bits,
-       ""},
-      {"computing", "let the GPU allocator's segments grow",
-       change({"optimizations.cuda_allocator={expandable_segments: true}"}, fills_memory), saves(0.05), same_bits, ""},
-      {"computing", "keep activations", change({"optimizations.activation_checkpointing=false"}, recomputes),
-       saves(0.25), same_bits, "memory for them"},
-      {"launches", "record the step once and replay it", change({"optimizations.cuda_graph=true"}), saves(0.8),
-       same_bits, ""},
-      {"update", "update all parameters in one pass", change({"optimizations.fused_optimizer=true"}), saves(0.6),
-       same_math, ""},
-      {"update", "drop gradients instead of zeroing them", change({"optimizations.set_to_none=true"}), saves(0.15),
-       same_bits, ""},
-
-      {"exchange", "exchange during backward", change({"parallel.overlap_comm=true"}, has_ranks), saves(0.5), same_bits,
-       ""},
-      {"exchange", "exchange larger pieces", larger_buckets, saved_by_larger_buckets, same_bits, ""},
-      {"exchange", "exchange in 16 bits", change({"parallel.gradient_dtype=bfloat16"}, has_ranks), saves(0.5), new_math,
-       ""},
-      {"exchange", "keep all weights on every rank", change({"parallel.sharding_strategy=none"}, is_sharded),
-       saves(0.33), same_math, "memory for them"},
-
-      {"records", "record a tenth of the steps", fewer_records, saves(0.9), same_bits, ""},
-      {"evaluation", "evaluate a tenth as often", fewer_evaluations, saves(0.9), same_bits, ""},
-      {"checkpoints", "write checkpoints in the background", change({"checkpoint.background=true"}), saves(0.6),
-       same_bits, ""},
-      {"checkpoints", "save a tenth as often", fewer_checkpoints, saves(0.9), same_bits, ""},
-  };
-  return kRules;
-}
+const std::vector<Rule>& rules() { return kRules; }
 
 }  // namespace trainopt

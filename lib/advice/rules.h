@@ -53,8 +53,10 @@ struct Proposal {
   std::string evidence;  ///< "the loader is 31 % of the time"
 };
 
-/// Changes that would have an effect here, the most promising first: those with an estimated gain above the noise. At
-/// most one for each rule. Empty if the run is too short to know its noise.
+/// Changes that would have an effect here, the most promising first: those with an estimated gain above the noise.
+/// Empty if the run is too short to know its noise.
 std::vector<Proposal> propose(const Situation& situation);
+/// Without the alternatives of a rule's best change.
+std::vector<Proposal> best_of_each_rule(const std::vector<Proposal>& proposals);
 
 }  // namespace trainopt

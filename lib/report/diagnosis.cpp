@@ -50,9 +50,11 @@ std::string capitalized(std::string text) {
 void advise_changes(const RunFolder& run, std::vector<Advice>& all) {
   for (const Json& one : list_at(run.summary, "advice")) {
     if (all.size() == kMostChanges) return;
+    const std::string what = capitalized(value_text(at(one, "what")));
+    if (std::any_of(all.begin(), all.end(), [&](const Advice& other) { return other.what == what; })) continue;
     const double ratio = number(one, "estimated_ratio").value_or(1);
     const std::string needs = value_text(at(one, "needs"));
-    all.push_back({capitalized(value_text(at(one, "what"))),
+    all.push_back({what,
                    fmt::format("{}; estimated {}{}", value_text(at(one, "evidence")), gain_text(ratio),
                                needs.empty() || needs == kMissing ? "" : "; needs " + needs),
                    value_text(at(one, "command"))});

@@ -1,0 +1,36 @@
+#include "app/self_command.h"
+
+#include "compare/arm_process.h"
+
+#include <fmt/format.h>
+
+namespace trainopt {
+namespace {
+
+std::string last_line(const std::string& text) {
+  const size_t end = text.find_last_not_of("\n ");
+  if (end == text.npos) return "";
+  const size_t begin = text.rfind('\n', end);
+  return text.substr(begin == text.npos ? 0 : begin + 1, end - (begin == text.npos ? 0 : begin + 1) + 1);
+}
+
+}  // namespace
+
+CommandEnd run_self(const std::vector<std::string>& words, const std::filesystem::path& folder, int64_t ranks,
+                    const std::atomic<int>* stop) {
+  std::vector<std::string> all{this_program().string()};
+  if (ranks > 1)
+    for (const std::string& word : {std::string("launch"), std::string("-n"), std::to_string(ranks), std::string("--")})
+      all.push_back(word);
+  all.insert(all.end(), words.begin(), words.end());
+  return run_command(all, folder, stop);
+}
+
+std::string failure_of(const CommandEnd& end) {
+  std::string line = last_line(end.errors);
+  if (line.starts_with("trainopt: ")) line = line.substr(10);
+  if (line.empty()) line = end.code > 128 ? fmt::format("ended by signal {}", end.code - 128) : "no message";
+  return fmt::format("failed (exit code {}): {}", end.code, line);
+}
+
+}  // namespace trainopt
