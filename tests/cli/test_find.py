@@ -19,7 +19,8 @@ def test_the_largest_batch_and_where_growth_ends(trainopt):
 
 def test_memory_ends_the_search(trainopt):
     """The forecast stops it before a run would be killed."""
-    trainopt.write("tiny.yaml", TINY.replace("hidden: [8]", "hidden: [8192, 8192]").replace("{resize: 8}", "{resize: 64}"))
+    large = TINY.replace("hidden: [8]", "hidden: [8192, 8192]").replace("{resize: 8}", "{resize: 64}")
+    trainopt.write("tiny.yaml", large)
     words = ("find", "batch", "tiny.yaml", "data.size=1000000000", "--budget", "10s", "--json")
     answer = trainopt(*words, "--run-dir", "out").json()
     assert answer["sizes"][0]["batch_size"] == 1
