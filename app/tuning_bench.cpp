@@ -13,6 +13,7 @@ namespace trainopt {
 namespace fs = std::filesystem;
 namespace {
 
+constexpr int64_t kWarmupSteps = 2, kEnoughSteps = 8;  // of a diagnosis
 constexpr const char* kTurn = "50ms";  // a change that makes a job ten times as fast then takes half a second a turn
 
 Verdict verdict_of(const Json& result) {
@@ -54,20 +55,27 @@ fs::path CommandBench::write_recipe(const fs::path& folder, const std::string& n
   return file;
 }
 
-Diagnosis CommandBench::diagnose(const Words& changes) {
-  const fs::path folder = new_folder("diagnosis"), out = folder / "run";
-  const fs::path file = write_recipe(folder, "recipe", changes);
-  const CommandEnd end = run_self(
-      {"run", file.string(), "--run-dir", out.string(), "--quiet", "train.max_steps=1000000000", "train.epochs=null",
-       fmt::format("train.max_time={}s", options_.diagnosis_s), "checkpoint.at_end=false", "evaluation.at_end=false"},
-      folder, options_.ranks, options_.stop);
-  if (end.code != 0) {
-    if (over()) return {};
+Json CommandBench::summary_of_run(const fs::path& folder, const fs::path& recipe, double seconds) const {
+  const fs::path out = folder / fmt::format("run-{:.0f}s", seconds);
+  const CommandEnd end =
+      run_self({"run", recipe.string(), "--run-dir", out.string(), "--quiet", "train.max_steps=1000000000",
+                "train.epochs=null", fmt::format("train.max_time={}s", seconds), "checkpoint.at_end=false",
+                "evaluation.at_end=false", fmt::format("bench.warmup_steps={}", kWarmupSteps)},
+               folder, options_.ranks, options_.stop);
+  if (end.code != 0 && !over())
     throw UserError("the recipe cannot be tuned because it does not run: " + failure_of(end),
                     end.code < 10 ? static_cast<ExitCode>(end.code) : ExitCode::recipe);
-  }
-  const Json summary = parse_json(read_file(out / "summary.json", ExitCode::storage));
+  return end.code == 0 ? parse_json(read_file(out / "summary.json", ExitCode::storage)) : Json();
+}
+
+Diagnosis CommandBench::diagnose(const Words& changes) {
+  const fs::path folder = new_folder("diagnosis");
+  const fs::path file = write_recipe(folder, "recipe", changes);
+  Json summary = summary_of_run(folder, file, options_.diagnosis_s);
+  if (summary.is_object() && summary.at("measured_steps") < kEnoughSteps && !over())
+    summary = summary_of_run(folder, file, 4 * options_.diagnosis_s);
   Diagnosis diagnosis;
+  if (!summary.is_object()) return diagnosis;
   if (summary.at("limit").is_object()) diagnosis.limit = summary.at("limit").at("text");
   for (const Json& advice : summary.at("advice")) diagnosis.candidates.push_back(candidate_from(advice));
   options_.say("limited by " + (diagnosis.limit.empty() ? "nothing known" : diagnosis.limit));

@@ -41,6 +41,8 @@ class CommandBench : public TuningBench {
 
  private:
   std::filesystem::path new_folder(const std::string& name);
+  /// Of a run for so long; null if the user stopped it. Throws UserError if it fails.
+  Json summary_of_run(const std::filesystem::path& folder, const std::filesystem::path& recipe, double seconds) const;
   std::filesystem::path write_recipe(const std::filesystem::path& folder, const std::string& name,
                                      const Words& changes) const;
   Trial compare_in(const std::filesystem::path& folder, const Words& a, const Words& b, const Words& how);

@@ -59,6 +59,7 @@ class TuneSession {
                         .ranks = arguments_.ranks,
                         .diagnosis_s = std::min(12.0, budget_s_ / 10),
                         .least_trial_s = std::min(15.0, budget_s_ / 5),
+                        .most_trial_s = std::max(60.0, budget_s_ / 8),
                         .trials_until = after((1 - kShareOfFinal) * budget_s_),
                         .stop = &stop_signal(),
                         .say = [this](const std::string& what) { say(what); }});
