@@ -15,6 +15,14 @@ std::string energy_text(const EnergySums& energy, const std::optional<double>& s
   return text;
 }
 
+std::string mfu_text(double share_pct, const std::optional<double>& of_sheet_pct) {
+  std::string text = fmt::format("{:.1f} % of the measured peak", share_pct);
+  if (of_sheet_pct) text += fmt::format(", {:.1f} % of the data sheet's", *of_sheet_pct);
+  if (share_pct > 100)
+    text += "; above 100 %: an algorithm multiplies less, or the peak is too low (trainopt roofline --again)";
+  return text;
+}
+
 }  // namespace
 
 std::string slowdown_text(double slowdown_pct) {
@@ -41,11 +49,7 @@ std::string Summary::table(const std::vector<SwitchLine>& switches) const {
                                  human_milliseconds(*s.p99)));
   if (const std::string phases = s.sums.phases.text(); !phases.empty()) row("mean step", phases);
   if (const auto share = s.sums.data_wait.mean()) row("waiting for data", fmt::format("{:.1f} % of the time", *share));
-  if (const auto share = s.sums.mfu.mean()) {
-    const auto sheet = of_data_sheet(share);
-    row("MFU", fmt::format("{:.1f} % of the measured peak{}", *share,
-                           sheet ? fmt::format(", {:.1f} % of the data sheet's", *sheet) : ""));
-  }
+  if (const auto share = s.sums.mfu.mean()) row("MFU", mfu_text(*share, of_data_sheet(share)));
   if (const auto share = s.sums.gpu_util.mean())
     row("GPU utilization", fmt::format("{:.0f} % of the time with a kernel running (NVML), mean", *share));
   if (const auto share = s.sums.gpu_sm_util.mean())
