@@ -88,7 +88,8 @@ std::vector<SwitchLine> lines_of(const std::optional<RunDiagnosis>& diagnosis, c
   if (!diagnosis) return lines;
   lines.push_back({"limited by", diagnosis->limit.text});
   for (const Proposal& each : shown(diagnosis->advice)) {
-    const std::string needs = *each.rule->needs ? fmt::format("; needs {}", each.rule->needs) : "";
+    std::string needs = *each.rule->needs ? fmt::format("; needs {}", each.rule->needs) : "";
+    if (each.exactness == Exactness::new_math) needs += "; trains something else";
     lines.push_back({"advice", fmt::format("{}, estimated {:+.0f} % ({}{}); measure it: {}", each.rule->what,
                                            100 * (each.ratio - 1), each.evidence, needs,
                                            command_for(each, run_dir, plan.position.ranks))});

@@ -6,6 +6,7 @@
 #include "device/device.h"
 #include "device/device_allocator.h"
 #include "device/process.h"
+#include "recipe/choose_workers.h"
 #include "recipe/make_plan.h"
 #include "recipe/memory_remedies.h"
 #include "recipe/plan_memory.h"
@@ -67,11 +68,14 @@ void add_process_settings(Plan& plan, const Environment& environment) {
 
 Plan plan_run(const LoadedRecipe& loaded, const Machine& machine, const std::vector<Injection>& injections,
               const JobMember& member, const Environment& environment) {
-  Plan plan = make_plan(loaded.recipe, machine, member.position());
-  plan.memory = make_memory_forecast(loaded.recipe, plan);
+  std::vector<std::string> choices;
+  const Recipe recipe = with_workers_chosen(loaded.recipe, machine, member.position(), choices);
+  Plan plan = make_plan(recipe, machine, member.position());
+  plan.memory = make_memory_forecast(recipe, plan);
   warn_of_unused_gpu(loaded.recipe, machine);
   check_memory(plan, member);
   plan.notes.insert(plan.notes.begin(), loaded.notes.begin(), loaded.notes.end());
+  plan.notes.insert(plan.notes.end(), choices.begin(), choices.end());
   plan.peak = peak_of(plan, measured_peaks(plan.device, environment));
   inject(plan, injections);
   add_process_settings(plan, environment);

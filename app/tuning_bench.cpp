@@ -1,8 +1,13 @@
 #include "app/tuning_bench.h"
 
+#include "advice/memory_advice.h"
 #include "app/self_command.h"
+#include "base/counted.h"
 #include "base/error.h"
 #include "base/files.h"
+#include "recipe/make_plan.h"
+#include "recipe/memory_remedies.h"
+#include "recipe/plan_memory.h"
 #include "recipe/recipe_io.h"
 
 #include <fmt/format.h>
@@ -22,9 +27,30 @@ Verdict verdict_of(const Json& result) {
   return Verdict::inconclusive;
 }
 
-Trial trial_from(const Json& result) {
+Trial trial_of_speed(const Json& result) {
   Trial trial{.verdict = verdict_of(result), .ratio = result.at("ratio").get<double>()};
   if (const Json& ends = result.at("interval"); !ends.is_null()) trial.interval = Interval{ends.at(0), ends.at(1)};
+  return trial;
+}
+
+/// Peaks of one recipe differ by less than this from process to process.
+constexpr double kLessMemory = 1.02;
+
+/// By the peaks of the processes, which on a CPU include the program and its libraries.
+Trial trial_of_memory(const Json& result) {
+  const Json &before = result.at("arms").at("a").at("peak_memory_mib"),
+             &after = result.at("arms").at("b").at("peak_memory_mib");
+  if (!before.is_number() || !after.is_number()) return {.failure = "failed: its memory was not measured"};
+  const double ratio = before.get<double>() / after.get<double>();
+  return {.verdict = ratio >= kLessMemory       ? Verdict::pays
+                     : ratio <= 1 / kLessMemory ? Verdict::costs
+                                                : Verdict::no_effect,
+          .ratio = ratio,
+          .speed = result.at("ratio").get<double>()};
+}
+
+Trial trial_from(const Json& result, TuningGoal goal) {
+  Trial trial = goal == TuningGoal::memory ? trial_of_memory(result) : trial_of_speed(result);
   if (const Json& numbers = result.at("numerics"); numbers.is_object() && numbers.at("agree").is_boolean())
     trial.numbers_agree = numbers.at("agree").get<bool>();
   return trial;
@@ -69,6 +95,13 @@ Json CommandBench::summary_of_run(const fs::path& folder, const fs::path& recipe
 }
 
 Diagnosis CommandBench::diagnose(const Words& changes) {
+  Diagnosis diagnosis = options_.goal == TuningGoal::memory ? diagnose_memory(changes) : diagnose_time(changes);
+  options_.say(fmt::format("{} {}", options_.goal == TuningGoal::memory ? "memory:" : "limited by",
+                           diagnosis.limit.empty() ? "nothing known" : diagnosis.limit));
+  return diagnosis;
+}
+
+Diagnosis CommandBench::diagnose_time(const Words& changes) {
   const fs::path folder = new_folder("diagnosis");
   const fs::path file = write_recipe(folder, "recipe", changes);
   Json summary = summary_of_run(folder, file, options_.diagnosis_s);
@@ -78,11 +111,35 @@ Diagnosis CommandBench::diagnose(const Words& changes) {
   if (!summary.is_object()) return diagnosis;
   if (summary.at("limit").is_object()) diagnosis.limit = summary.at("limit").at("text");
   for (const Json& advice : summary.at("advice")) diagnosis.candidates.push_back(candidate_from(advice));
-  options_.say("limited by " + (diagnosis.limit.empty() ? "nothing known" : diagnosis.limit));
   return diagnosis;
 }
 
-Trial CommandBench::compare_in(const fs::path& folder, const Words& a, const Words& b, const Words& how) try {
+Diagnosis CommandBench::diagnose_memory(const Words& changes) {
+  const fs::path folder = new_folder("diagnosis");
+  const fs::path file = write_recipe(folder, "recipe", changes);
+  const Json summary = summary_of_run(folder, file, options_.diagnosis_s);
+  if (!summary.is_object() || !summary.at("peak_memory_mib").is_number()) return {};
+  const double peak = summary.at("peak_memory_mib").get<double>() * (1 << 20);
+  const Recipe recipe = *with_words(options_.recipe, changes, options_.ranks);
+  Plan plan = make_plan(recipe, options_.machine,
+                        {.rank = 0, .ranks = options_.ranks, .local_rank = 0, .local_ranks = options_.ranks});
+  plan.memory = make_memory_forecast(recipe, plan);
+  Diagnosis diagnosis{.limit = forecast_text(plan), .candidates = {}};
+  for (const MemoryProposal& each : propose_less_memory(recipe, plan)) {
+    const double left = peak - static_cast<double>(each.saved_bytes());
+    diagnosis.candidates.push_back({.what = each.what,
+                                    .change = each.change,
+                                    .estimate = peak / std::max(left, 0.05 * peak),
+                                    .exactness = each.exactness,
+                                    .evidence = fmt::format("the forecast falls from {} to {}",
+                                                            human_bytes(static_cast<double>(each.bytes_before)),
+                                                            human_bytes(static_cast<double>(each.bytes_after)))});
+  }
+  return diagnosis;
+}
+
+Json CommandBench::compare_in(const fs::path& folder, const Words& a, const Words& b, const Words& how,
+                              Trial& trial) try {
   Words words{"compare",
               write_recipe(folder, "a", a).string(),
               write_recipe(folder, "b", b).string(),
@@ -96,29 +153,39 @@ Trial CommandBench::compare_in(const fs::path& folder, const Words& a, const Wor
               (folder / "result").string()};
   words.insert(words.end(), how.begin(), how.end());
   const CommandEnd end = run_self(words, folder, options_.ranks, options_.stop);
-  const fs::path result = folder / "result" / "result.json";
-  if (end.code != 0) return {.failure = failure_of(end)};
-  return trial_from(parse_json(read_file(result, ExitCode::storage)));
+  if (end.code != 0) {
+    trial.failure = failure_of(end);
+    return {};
+  }
+  Json result = parse_json(read_file(folder / "result" / "result.json", ExitCode::storage));
+  trial = trial_from(result, options_.goal);
+  return result;
 } catch (const UserError& error) {  // named recovery: a candidate that is refused is a result
-  return {.failure = error.what()};
+  trial.failure = error.what();
+  return {};
 }
 
 Trial CommandBench::compare(const Words& best, const Words& changed, double level) {
   const double left = -seconds_since(options_.trials_until);
   const double budget = std::clamp(left, options_.least_trial_s, options_.most_trial_s);
-  return compare_in(new_folder("trial"), best, changed,
-                    {"--level", fmt::format("{}", level), "--budget", fmt::format("{:.0f}s", budget)});
+  Words how{"--level", fmt::format("{}", level), "--budget", fmt::format("{:.0f}s", budget)};
+  if (options_.goal == TuningGoal::memory)  // what two processes take alone
+    how.insert(how.end(), {"--own-processes", "--repeats", "2"});
+  Trial trial;
+  compare_in(new_folder("trial"), best, changed, how, trial);
+  return trial;
 }
 
 CommandBench::Final CommandBench::confirm(const Words& changes, double level, double budget_s) {
-  const fs::path folder = new_folder("final");
-  Final last{.trial = compare_in(folder, {}, changes,
+  Final last;
+  const Json result = compare_in(new_folder("final"), {}, changes,
                                  {"--own-processes", "--level", fmt::format("{}", level), "--precision", "2%",
-                                  "--budget", fmt::format("{:.0f}s", budget_s)})};
-  if (last.trial.failure.empty()) {
-    const Json pairs = parse_json(read_file(folder / "result" / "result.json", ExitCode::storage)).at("pairs");
-    last.pairs = pairs.is_number() ? pairs.get<int64_t>() : 0;
-  }
+                                  "--budget", fmt::format("{:.0f}s", budget_s)},
+                                 last.trial);
+  if (!result.is_object()) return last;
+  if (const Json& pairs = result.at("pairs"); pairs.is_number()) last.pairs = pairs.get<int64_t>();
+  last.before = result.at("arms").at("a");
+  last.after = result.at("arms").at("b");
   return last;
 }
 

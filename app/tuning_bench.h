@@ -3,6 +3,7 @@
 #pragma once
 
 #include "base/clock.h"
+#include "config/describe.h"
 #include "tuning/tuner.h"
 
 #include <atomic>
@@ -12,10 +13,20 @@
 
 namespace trainopt {
 
+enum class TuningGoal { speed, memory, price };
+template <>
+struct Choices<TuningGoal> {
+  static constexpr std::array all = {Choice<TuningGoal>{"speed", TuningGoal::speed},
+                                     Choice<TuningGoal>{"memory", TuningGoal::memory},
+                                     Choice<TuningGoal>{"price", TuningGoal::price}};
+};
+
 struct CommandBenchOptions {
   std::filesystem::path folder;  ///< of the tuning; each command gets a folder in it
   Recipe recipe;
-  int64_t ranks = 1;  ///< above 1: commands start under `trainopt launch`
+  Machine machine;
+  TuningGoal goal = TuningGoal::speed;  ///< a job's machines have one price, so the cheapest recipe is the fastest
+  int64_t ranks = 1;                    ///< above 1: commands start under `trainopt launch`
   double diagnosis_s = 12, least_trial_s = 15, most_trial_s = 60;
   Clock::time_point trials_until = {};  ///< the end of the last trial
   const std::atomic<int>* stop = nullptr;
@@ -32,7 +43,8 @@ class CommandBench : public TuningBench {
 
   struct Final {
     Trial trial;
-    int64_t pairs = 0;  ///< of fresh processes
+    int64_t pairs = 0;   ///< of fresh processes
+    Json before, after;  ///< {peak_memory_mib, price_per_million_samples} of the original and of the result
   };
   /// The recipe as it was against the recipe with `changes`, in pairs of fresh processes.
   Final confirm(const Words& changes, double level, double budget_s);
@@ -40,12 +52,16 @@ class CommandBench : public TuningBench {
   void measure_peaks();
 
  private:
+  Diagnosis diagnose_time(const Words& changes);
+  /// The limit is what the memory holds; the candidates are those with a lower forecast.
+  Diagnosis diagnose_memory(const Words& changes);
   std::filesystem::path new_folder(const std::string& name);
   /// Of a run for so long; null if the user stopped it. Throws UserError if it fails.
   Json summary_of_run(const std::filesystem::path& folder, const std::filesystem::path& recipe, double seconds) const;
   std::filesystem::path write_recipe(const std::filesystem::path& folder, const std::string& name,
                                      const Words& changes) const;
-  Trial compare_in(const std::filesystem::path& folder, const Words& a, const Words& b, const Words& how);
+  /// What `compare` finds, as its JSON; null with the reason in `trial.failure` if it fails.
+  Json compare_in(const std::filesystem::path& folder, const Words& a, const Words& b, const Words& how, Trial& trial);
 
   CommandBenchOptions options_;
 };

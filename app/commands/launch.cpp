@@ -63,7 +63,7 @@ LocalRanks read_options(const LaunchOptions& options) {
   spec.max_restarts = number_from("--max-restarts", options.max_restarts, 0, kMaxRestarts);
   if (!options.rendezvous.empty()) set_rendezvous(options.rendezvous, spec);
   if (options.words.empty()) throw UserError("name what to start: trainopt launch -n 2 -- run RECIPE [key=value ...]");
-  constexpr std::array kForRanks{"run", "compare", "ablate", "profile", "roofline"};
+  constexpr std::array kForRanks{"run", "compare", "ablate", "profile", "roofline", "tune"};
   if (std::find(kForRanks.begin(), kForRanks.end(), options.words.front()) == kForRanks.end())
     throw UserError(fmt::format("launch starts one of {}; name it first after --: {}", fmt::join(kForRanks, ", "),
                                 options.words.front()));

@@ -2,11 +2,12 @@
 #include "app/commands.h"
 #include "app/run_directory.h"
 #include "app/signals.h"
-#include "app/tuning_bench.h"
+#include "app/tuning_text.h"
 #include "base/counted.h"
 #include "base/files.h"
 #include "base/units.h"
 #include "comm/launch_environment.h"
+#include "device/process.h"
 #include "tuning/annotated_recipe.h"
 
 #include <CLI/CLI.hpp>
@@ -15,6 +16,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
 
 namespace trainopt {
 namespace fs = std::filesystem;
@@ -24,61 +26,83 @@ struct TuneArguments {
   RecipeArguments recipe;
   std::string run_dir, budget = "15m";
   std::vector<std::string> allow;
-  int64_t ranks = 1;
+  std::optional<int64_t> ranks;
+  std::string goal = "speed";
   bool json = false;
 };
 
 /// Of the time: the end, in which the original and the result are measured afresh.
 constexpr double kShareOfFinal = 0.3;
 
-std::string gain(double ratio) {
-  return ratio < 2 ? fmt::format("{:+.1f} %", 100 * (ratio - 1)) : fmt::format("×{:.2f}", ratio);
+/// The job's ranks, and whether this process tunes it.
+struct Place {
+  int64_t ranks = 1;
+  bool conducts = true;
+};
+
+/// Under a launcher its first rank tunes: it starts the ranks of every run itself, as `trainopt launch` does. The
+/// others have nothing to do.
+Place place_of(const TuneArguments& arguments, const Launch& launch) {
+  const RankPosition& position = launch.position;
+  if (position.ranks == 1) return {.ranks = arguments.ranks.value_or(1)};
+  if (!position.one_machine())
+    throw UserError(
+        fmt::format("tune measures the ranks of one machine, and {} started {} on several; tune on one of "
+                    "them: trainopt tune RECIPE --ranks {}",
+                    launch.launcher, counted(position.ranks, "rank"), position.local_ranks));
+  if (arguments.ranks && *arguments.ranks != position.ranks)
+    throw UserError(fmt::format("--ranks contradicts {}, which started {}; leave it out: {}", launch.launcher,
+                                counted(position.ranks, "rank"), *arguments.ranks));
+  return {.ranks = position.ranks, .conducts = position.is_first()};
 }
 
-std::string measured(const Trial& trial) {
-  if (!trial.ratio) return "";
-  return trial.interval
-             ? fmt::format("{} ({} to {})", gain(*trial.ratio), gain(trial.interval->low), gain(trial.interval->high))
-             : gain(*trial.ratio);
+/// So that the commands that a tuning starts are not taken for the launcher's ranks.
+void leave_launcher(const Environment& environment) {
+  for (const std::string& name : launcher_variables(environment)) ::unsetenv(name.c_str());
+  allow_all_cpus();
+}
+
+TuningGoal goal_of(const std::string& word) {
+  for (const auto& choice : Choices<TuningGoal>::all)
+    if (choice.word == word) return choice.value;
+  throw UserError("--goal must be speed, memory or price: " + word);
 }
 
 class TuneSession {
  public:
-  TuneSession(const TuneArguments& arguments, const Recipe& recipe, const CommandContext& context)
+  TuneSession(const TuneArguments& arguments, const Recipe& recipe, int64_t ranks, const CommandContext& context)
       : arguments_(arguments),
         recipe_(recipe),
+        ranks_(ranks),
         context_(context),
         budget_s_(budget()),
-        options_{.allow_new_math = allows_new_math()} {}
+        goal_(goal_of(arguments.goal)),
+        options_{.allow_new_math = allows_new_math()} {
+    if (goal_ == TuningGoal::price && !recipe_.bench.price_per_hour)
+      throw UserError("--goal price needs bench.price_per_hour: what an hour of all machines of this job costs");
+  }
 
   int run() {
     const auto began = Clock::now();
     open_folder();
-    CommandBench bench({.folder = folder_,
-                        .recipe = recipe_,
-                        .ranks = arguments_.ranks,
-                        .diagnosis_s = std::min(12.0, budget_s_ / 10),
-                        .least_trial_s = std::min(15.0, budget_s_ / 5),
-                        .most_trial_s = std::max(60.0, budget_s_ / 8),
-                        .trials_until = after((1 - kShareOfFinal) * budget_s_),
-                        .stop = &stop_signal(),
-                        .say = [this](const std::string& what) { say(what); }});
-    bench.measure_peaks();
+    CommandBench bench(bench_options());
+    if (goal_ != TuningGoal::memory) bench.measure_peaks();
     size_t shown = tuning_.steps.size();
     tuning_ = tune(bench, options_, std::move(tuning_), [&](const Tuning& so_far) {
-      for (; shown < so_far.steps.size(); ++shown) say(line_of(so_far.steps[shown], shown + 1));
+      for (; shown < so_far.steps.size(); ++shown) say(text_.line_of(so_far.steps[shown], shown + 1));
       keep(so_far, Json());
     });
-    Json last;
+    std::optional<CommandBench::Final> last;
     if (const Words change = tuning_.change(); !change.empty() && stop_signal() == 0) {
       say("measuring the result against the original, in fresh processes");
       const double left = budget_s_ - seconds_since(began);
-      last = json_of(bench.confirm(change, options_.level, std::max(0.2 * budget_s_, left)));
+      last = bench.confirm(change, options_.level, std::max(0.2 * budget_s_, left));
     }
-    keep(tuning_, last);
+    const Json shown_last = last ? to_json(*last) : Json();
+    keep(tuning_, shown_last);
     write_tuned();
     if (arguments_.json)
-      print_json(result(last));
+      print_json(result_of(tuning_, shown_last));
     else
       print(last);
     return stop_signal() != 0 ? 128 + stop_signal() : 0;
@@ -98,6 +122,20 @@ class TuneSession {
     return !arguments_.allow.empty();
   }
 
+  CommandBenchOptions bench_options() const {
+    return {.folder = folder_,
+            .recipe = recipe_,
+            .machine = detect_machine(visible_devices(context_.environment)),
+            .goal = goal_,
+            .ranks = ranks_,
+            .diagnosis_s = std::min(12.0, budget_s_ / 10),
+            .least_trial_s = std::min(15.0, budget_s_ / 5),
+            .most_trial_s = std::max(60.0, budget_s_ / 8),
+            .trials_until = after((1 - kShareOfFinal) * budget_s_),
+            .stop = &stop_signal(),
+            .say = [this](const std::string& what) { say(what); }};
+  }
+
   void say(const std::string& what) const {
     if (context_.output.quiet || arguments_.json) return;
     std::printf("%s\n", what.c_str());
@@ -111,8 +149,8 @@ class TuneSession {
     if (!arguments_.run_dir.empty() && fs::exists(fs::path(arguments_.run_dir) / "tuning.json")) {
       folder_ = fs::absolute(arguments_.run_dir);
       const Json state = parse_json(read_file(state_file(), ExitCode::data));
-      if (state.at("recipe") != recipe_yaml(recipe_))
-        throw UserError("the tuning in this folder is of another recipe; name another --run-dir: " +
+      if (state.at("recipe") != recipe_yaml(recipe_) || state.at("goal") != word_of(goal_))
+        throw UserError("the tuning in this folder is of another recipe or goal; name another --run-dir: " +
                         arguments_.run_dir);
       tuning_ = tuning_from(state);
       say(fmt::format("continuing after {}", counted(std::ssize(tuning_.steps), "trial")));
@@ -128,72 +166,51 @@ class TuneSession {
   void keep(const Tuning& tuning, const Json& last) const {
     Json state = to_json(tuning);
     state["recipe"] = recipe_yaml(recipe_);
+    state["goal"] = word_of(goal_);
     write_file(state_file(), json_text(state, 2) + "\n");
     write_file(folder_ / "result.json", json_text(result_of(tuning, last), 2) + "\n");
   }
 
-  static std::string line_of(const TuningStep& step, size_t number) {
-    const std::string numbers = measured(step.trial);
-    return fmt::format("{:>3}  {}: {}\n     estimated {}{}; {}{}", number, step.candidate.what,
-                       text_of(step.candidate.change), gain(step.candidate.estimate),
-                       numbers.empty() ? "" : ", measured " + numbers,
-                       step.kept ? "kept" : "not kept: ", step.kept ? "" : step.reason);
-  }
-
-  static Json json_of(const CommandBench::Final& last) {
-    const Trial& trial = last.trial;
-    return {{"ratio", trial.ratio ? Json(*trial.ratio) : Json()},
-            {"interval", trial.interval ? Json{trial.interval->low, trial.interval->high} : Json()},
-            {"pairs", last.pairs},
-            {"failure", trial.failure.empty() ? Json() : Json(trial.failure)}};
-  }
-
-  static Json result_of(const Tuning& tuning, const Json& last) {
+  Json result_of(const Tuning& tuning, const Json& last) const {
     const auto of_last = [&](const char* key) { return last.is_object() ? last.at(key) : Json(); };
     Json result = {{"schema_version", 1},
+                   {"goal", word_of(goal_)},
                    {"ratio", tuning.change().empty() ? Json(1.0) : of_last("ratio")},
                    {"interval", of_last("interval")},
                    {"pairs", of_last("pairs")},
+                   {"speed", of_last("speed")},
+                   {"before", of_last("before")},
+                   {"after", of_last("after")},
                    {"failure", of_last("failure")},
                    {"change", tuning.change()}};
     result.update(to_json(tuning));
     return result;
   }
-  Json result(const Json& last) const { return result_of(tuning_, last); }
 
   void write_tuned() const {
-    const auto tuned = with_words(recipe_, tuning_.change(), arguments_.ranks);
+    const auto tuned = with_words(recipe_, tuning_.change(), ranks_);
     TRAINOPT_CHECK(tuned.has_value());
-    std::map<std::string, std::string> comments;
-    for (const TuningStep& step : tuning_.steps)
-      if (step.kept)
-        for (const std::string& word : step.candidate.change)
-          comments[word.substr(0, word.find('='))] = fmt::format("{}: {}", step.candidate.what, measured(step.trial));
-    write_file(folder_ / "tuned.yaml", annotated(recipe_yaml(*tuned), comments));
+    write_file(folder_ / "tuned.yaml", annotated(recipe_yaml(*tuned), text_.comments(tuning_)));
   }
 
-  void print(const Json& last) const {
+  void print(const std::optional<CommandBench::Final>& last) const {
     for (const Candidate& each : tuning_.not_allowed)
       say(fmt::format("not tried without --allow new_math, because it trains something else: {} ({})",
                       text_of(each.change), each.what));
     const Words change = tuning_.change();
     std::string text = change.empty() ? "nothing that was tried pays" : "kept: " + text_of(change);
-    if (last.is_object() && last.at("ratio").is_number()) {
-      text += fmt::format("\nagainst the original: {}", gain(last.at("ratio").get<double>()));
-      if (const Json& ends = last.at("interval"); !ends.is_null())
-        text += fmt::format(", 95 % interval {} to {}", gain(ends.at(0)), gain(ends.at(1)));
-      text += fmt::format(", {} of fresh processes", counted(last.at("pairs").get<int64_t>(), "pair"));
-    } else if (last.is_object() && last.at("failure").is_string()) {
-      text += "\nthe final comparison " + last.at("failure").get<std::string>();
-    }
+    if (last) text += "\n" + text_.final_text(*last);
     std::printf("\n%s\n%s; %s has tuned.yaml and result.json\n", text.c_str(), tuning_.ended.c_str(), folder_.c_str());
   }
 
   const TuneArguments& arguments_;
   const Recipe& recipe_;
+  const int64_t ranks_;
   const CommandContext& context_;
   const double budget_s_;
+  const TuningGoal goal_;
   const TuningOptions options_;
+  const TuningText text_{goal_};
   fs::path folder_;
   Tuning tuning_;
 };
@@ -208,19 +225,28 @@ Command add_tune(CLI::App& app) {
   command->add_option("--allow", arguments->allow, "new_math: also try changes that train something else")
       ->type_name("new_math")
       ->allow_extra_args(false);
-  command->add_option("--ranks", arguments->ranks, "Tune the job of so many ranks on this machine")
-      ->check(CLI::Range(1, 1024))
+  command
+      ->add_option("--ranks", arguments->ranks,
+                   "Tune the job of so many ranks on this machine; under a launcher, its own")
+      ->check(CLI::Range(1, 1024));
+  command
+      ->add_option("--goal", arguments->goal,
+                   "speed; memory: a lower peak, by the forecast and then by measurement; price: speed, in the money "
+                   "of bench.price_per_hour")
+      ->type_name("speed|memory|price")
       ->capture_default_str();
   command->add_option("--run-dir", arguments->run_dir,
                       "Write to this folder, new or empty; or continue the tuning that it has");
   command->add_flag("--json", arguments->json, "Print one JSON object");
   arguments->recipe.add_to(*command);
   return [=](const CommandContext& context) {
-    if (read_launch(context.environment).position.ranks > 1)
-      throw UserError("start tune once, without a launcher, and name the ranks: trainopt tune RECIPE --ranks N");
+    const Launch launch = read_launch(context.environment);
+    const Place place = place_of(*arguments, launch);
+    const LoadedRecipe loaded = arguments->recipe.load(*command, place.ranks);
+    if (!place.conducts) return 0;
     handle_signals();
-    const LoadedRecipe loaded = arguments->recipe.load(*command, arguments->ranks);
-    return TuneSession(*arguments, loaded.recipe, context).run();
+    if (launch.position.ranks > 1) leave_launcher(context.environment);
+    return TuneSession(*arguments, loaded.recipe, place.ranks, context).run();
   };
 }
 

@@ -98,8 +98,14 @@ double saved_by_cache(const Situation& s, const Words&) {
   return s.times.loader ? (s.times.loader->read_pct + s.times.loader->decode_pct) / 100 : 0.5;
 }
 
-double saved_by_finish_on_device(const Situation& s, const Words&) {
-  return s.times.loader ? s.times.loader->transform_pct / 200 : 0.2;
+/// With the resize the loader only decodes; without it only the conversion to floating point moves.
+std::vector<Words> finish_on_device(const Situation&) {
+  return {{"optimizations.device_preprocess={resize: true}"}, {"optimizations.device_preprocess=true"}};
+}
+
+double saved_by_finish_on_device(const Situation& s, const Words& change) {
+  const double half = s.times.loader ? s.times.loader->transform_pct / 200 : 0.2;
+  return change[0].ends_with("=true") ? half : 1.5 * half;
 }
 
 // Computing
@@ -119,6 +125,45 @@ double saved_by_larger_micro_batches(const Situation& s, const Words& change) {
   const auto fewer = static_cast<double>(std::stoll(change[1].substr(change[1].find('=') + 1)));
   const double starts = s.share("computing") > 0 ? s.share("launches") / s.share("computing") : 0;
   return (1 - fewer / static_cast<double>(s.plan.data.accumulation)) * std::max(starts, 0.1);
+}
+
+/// Where memory binds: room for larger micro-batches.
+std::vector<Words> recomputed_micro_batches(const Situation& s) {
+  std::vector<Words> all;
+  if (!fills_memory(s) || recomputes(s)) return all;
+  for (Words& words : larger_micro_batches(s)) {
+    words.push_back("optimizations.activation_checkpointing=true");
+    all.push_back(std::move(words));
+  }
+  return all;
+}
+
+/// A second forward pass is a third of the step's products.
+double saved_by_recomputed_micro_batches(const Situation& s, const Words& change) {
+  return saved_by_larger_micro_batches(s, change) - multiplying(s) / 3;
+}
+
+/// A larger global batch, with the rate that is usual for it. One that the recipe scales already follows by itself.
+std::vector<Words> larger_batches(const Situation& s) {
+  std::vector<Words> all;
+  const auto& common = common_of(s.recipe.optimizer);
+  const bool adaptive = !std::holds_alternative<SgdConfig>(s.recipe.optimizer);
+  for (int64_t times = 2; times <= 8 && !s.recipe.data.global_batch_size; times *= 2) {
+    Words words{fmt::format("data.batch_size={}", times * s.plan.data.batch_size)};
+    if (common.lr_scaling == LrScaling::none) {
+      words.push_back(fmt::format("optimizer.lr_scaling={}", word_of(adaptive ? LrScaling::sqrt : LrScaling::linear)));
+      words.push_back(fmt::format("optimizer.reference_batch={}", s.plan.data.schedule().step_samples()));
+    }
+    all.push_back(std::move(words));
+  }
+  return all;
+}
+
+/// The starts of operations, of which there are as many for a larger batch.
+double saved_by_larger_batch(const Situation& s, const Words& change) {
+  const auto batch = static_cast<double>(std::stoll(change[0].substr(change[0].find('=') + 1)));
+  const double starts = s.share("computing") > 0 ? s.share("launches") / s.share("computing") : 0;
+  return (1 - static_cast<double>(s.plan.data.batch_size) / batch) * starts;
 }
 
 double saved_by_16_bits(const Situation& s, const Words&) {
@@ -148,8 +193,9 @@ std::vector<Words> larger_buckets(const Situation& s) {
 }
 
 /// Small pieces pay the start of an exchange each time.
-double saved_by_larger_buckets(const Situation& s, const Words&) {
-  return s.recipe.parallel.bucket_cap_mb < 4 ? 0.5 : 0.05;
+double saved_by_larger_buckets(const Situation& s, const Words& change) {
+  const double now = s.recipe.parallel.bucket_cap_mb, then = std::stod(change[0].substr(change[0].find('=') + 1));
+  return (now < 4 ? 0.5 : 0.05) * (1 - now / then);
 }
 
 // Intervals
@@ -180,20 +226,23 @@ const std::vector<Rule> kRules{
      same_bits, "memory for all of them"},
     {"loader", "keep the data set on the device", change({"data.cache=device"}, has_loader), saves(0.9), same_bits,
      "memory for all of it"},
-    {"loader", "convert images on the device", change({"optimizations.device_preprocess=true"}),
-     saved_by_finish_on_device, same_math, ""},
+    {"loader", "finish images on the device", finish_on_device, saved_by_finish_on_device, same_math, ""},
     {"copy", "copy ahead from page-locked memory", change({"data.pin_memory=true", "data.non_blocking=true"}, has_gpu),
      saves(0.9), same_bits, ""},
 
     {"computing", "the same batch in fewer micro-batches", larger_micro_batches, saved_by_larger_micro_batches,
      same_math, "memory for larger activations", /*cuts_batch=*/true},
+    {"computing", "recompute activations, for larger micro-batches", recomputed_micro_batches,
+     saved_by_recomputed_micro_batches, same_math, "", /*cuts_batch=*/true},
+    {"computing", "a larger batch, with its learning rate", larger_batches, saved_by_larger_batch, new_math,
+     "memory for larger activations"},
     {"computing", "multiply in bfloat16", change({"optimizations.amp=true"}), saved_by_16_bits, same_math, ""},
     {"computing", "round the factors of float32 products", change({"optimizations.tf32=true"}), saved_by_rounding,
      same_math, ""},
     {"computing", "store images channels-last", change({"optimizations.channels_last=true"}, convolves), saves(0.1),
      same_math, ""},
     {"computing", "fuse operations", change({"optimizations.fused_kernels=true"}), saves(0.1), same_math, ""},
-    {"computing", "Winograd's convolutions", change({"optimizations.winograd=true"}), saves(0.25), same_math, ""},
+    {"computing", "Winograd's convolutions", change({"optimizations.winograd=true"}), saves(0.3), same_math, ""},
     {"computing", "time cuDNN's algorithms", change({"optimizations.cudnn_benchmark=true"}, convolves), saves(0.05),
      same_math, ""},
     {"computing", "let libtorch choose the attention kernel", change({"optimizations.attention=auto"}), saves(0.15),

@@ -4,6 +4,7 @@
 #include "comm/launch_claims.h"
 
 #include <algorithm>
+#include <array>
 
 namespace trainopt {
 namespace {
@@ -166,6 +167,19 @@ Launch read_launch(const std::map<std::string, std::string>& environment) {
   }
   launch.variables = variables.read();
   return launch;
+}
+
+std::vector<std::string> launcher_variables(const std::map<std::string, std::string>& environment) {
+  static constexpr std::array kNames{"RANK",       "WORLD_SIZE",       "LOCAL_RANK",  "LOCAL_WORLD_SIZE",
+                                     "GROUP_RANK", "GROUP_WORLD_SIZE", "ROLE_RANK",   "ROLE_WORLD_SIZE",
+                                     "ROLE_NAME",  "MASTER_ADDR",      "MASTER_PORT", "TRAINOPT_LAUNCH"};
+  static constexpr std::array kBeginnings{"OMPI_", "PMI_", "PMIX_", "MPI_LOCAL", "SLURM_", "TORCHELASTIC_"};
+  std::vector<std::string> found;
+  for (const auto& [name, value] : environment)
+    if (std::ranges::find(kNames, name) != kNames.end() ||
+        std::ranges::any_of(kBeginnings, [&](const char* beginning) { return name.starts_with(beginning); }))
+      found.push_back(name);
+  return found;
 }
 
 }  // namespace trainopt

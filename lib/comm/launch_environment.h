@@ -31,4 +31,7 @@ struct Launch {
 /// Throws UserError showing the variables if they are incomplete, not numbers, or contradict each other.
 Launch read_launch(const std::map<std::string, std::string>& environment);
 
+/// Those names in the environment by which a launcher tells a process its rank. Without them it is no launcher's.
+std::vector<std::string> launcher_variables(const std::map<std::string, std::string>& environment);
+
 }  // namespace trainopt

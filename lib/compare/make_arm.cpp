@@ -4,7 +4,10 @@
 #include "comm/free_communicator.h"
 #include "compare/arm_process.h"
 #include "compare/local_arm.h"
+#include "recipe/choose_workers.h"
 #include "recipe/recipe_io.h"
+
+#include <spdlog/spdlog.h>
 
 namespace trainopt {
 
@@ -16,7 +19,7 @@ std::shared_ptr<Arm> LocalArms::make(const ArmSpec& spec, ArmHost host) {
   options.exclusive_process = site_.began.has_value();
   options.whole = spec.whole;
   if (site_.began) options.began = *site_.began;
-  const Plan of_arm = plan(spec);
+  const Plan of_arm = plan(with_workers(spec));
   if (site_.prepare) site_.prepare(of_arm);
   if (spec.without == Ceiling::communication)
     options.communicator = make_free_communicator(site_.position);
@@ -24,6 +27,13 @@ std::shared_ptr<Arm> LocalArms::make(const ArmSpec& spec, ArmHost host) {
     options.communicator = site_.connect(of_arm.device);
   if (site_.progress) options.progress = site_.progress;
   return std::make_shared<LocalArm>(of_arm, spec.folder, std::move(options));
+}
+
+ArmSpec LocalArms::with_workers(ArmSpec spec) const {
+  std::vector<std::string> notes;
+  spec.recipe = with_workers_chosen(spec.recipe, site_.machine, site_.position, notes);
+  for (const auto& note : notes) spdlog::info("{}: {}", spec.folder.filename().string(), note);
+  return spec;
 }
 
 Plan LocalArms::plan(const ArmSpec& spec) const {

@@ -44,6 +44,9 @@ class LocalArms : public ArmFactory {
   Plan plan(const ArmSpec& spec) const override;
 
  private:
+  /// Every arm measures data.num_workers: auto for itself, where it runs.
+  ArmSpec with_workers(ArmSpec spec) const;
+
   ArmSite site_;
 };
 

@@ -9,7 +9,7 @@
 //
 //   v.field(name, member, help, bounds?, aliases?, spellings?, only_for?)
 //     A value: bool, int64_t, double, std::string, Bytes, Duration, an enum with Choices, std::optional<T> (null is
-//     allowed), std::vector<T>, std::array<T, N>, or a type with its own Form<T> (config/form.h).
+//     allowed), AutoOr<T>, std::vector<T>, std::array<T, N>, or a type with its own Form<T> (config/form.h).
 //   v.section(name, member, help)
 //     A nested struct with its own describe().
 //   v.toggle(name, Switch<C>, help, spellings?)
@@ -93,6 +93,17 @@ std::string_view word_of(E value) {
     if (choice.value == value) return choice.word;
   throw BrokenInvariant("an enum value without a word");
 }
+
+/// A value that the program chooses if the recipe says `auto`.
+template <class T>
+struct AutoOr {
+  std::optional<T> value;  ///< null: auto
+
+  AutoOr(T chosen) : value(std::move(chosen)) {}
+  AutoOr() = default;
+  bool is_auto() const { return !value; }
+  bool operator==(const AutoOr&) const = default;
+};
 
 /// An optimization that is off, on with defaults, or on with options.
 template <class Options>

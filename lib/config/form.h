@@ -108,6 +108,25 @@ struct Form<std::optional<T>> {
 };
 
 template <class T>
+struct Form<AutoOr<T>> {
+  static std::string type_text() { return "auto | " + Form<T>::type_text(); }
+  static Json schema(const Bounds& bounds) {
+    return {{"anyOf", Json::array({Json{{"const", "auto"}}, Form<T>::schema(bounds)})}};
+  }
+  static std::optional<AutoOr<T>> read(const Value& value, const Location& location) {
+    if (value.is_scalar() && value.text == "auto") return AutoOr<T>();
+    const size_t before = location.problems->size();
+    if (auto chosen = Form<T>::read(value, location)) return AutoOr<T>(std::move(*chosen));
+    static constexpr std::string_view kMust = "must be ";
+    for (size_t i = before; i < location.problems->size(); ++i)
+      if (auto& message = (*location.problems)[i].message; message.starts_with(kMust))
+        message.insert(kMust.size(), "auto or ");
+    return std::nullopt;
+  }
+  static Value write(const AutoOr<T>& value) { return value.is_auto() ? quoted("auto") : Form<T>::write(*value.value); }
+};
+
+template <class T>
 struct Form<std::vector<T>> {
   static std::string type_text() { return "list of " + Form<T>::type_text(); }
   static Json schema(const Bounds& bounds) { return {{"type", "array"}, {"items", Form<T>::schema(bounds)}}; }

@@ -57,7 +57,7 @@ struct DataConfig {
   std::optional<int64_t> global_batch_size;
   bool shuffle = true;
   bool drop_last = true;
-  int64_t num_workers = 0;
+  AutoOr<int64_t> num_workers = 0;
   int64_t prefetch_factor = 2;
   bool persistent_workers = false;
   bool pin_memory = false;
@@ -90,8 +90,10 @@ void describe(V& v, DataConfig& c) {
   v.field("drop_last", c.drop_last,
           "Skip the last samples of an epoch if they do not fill a step; false: take a shorter last step.", any(),
           alias("dataloader_drop_last"));
-  v.field("num_workers", c.num_workers, "Loader threads; 0: load in the training thread.", in_range(0, 1024),
-          alias("dataloader_num_workers", "workers"));
+  v.field("num_workers", c.num_workers,
+          "Loader threads; 0: load in the training thread; auto: the number that loads fastest, measured when the run "
+          "starts.",
+          in_range(0, 1024), alias("dataloader_num_workers", "workers"));
   v.field("prefetch_factor", c.prefetch_factor, "Batches prefetched per worker.", in_range(1, 1024),
           alias("dataloader_prefetch_factor"));
   v.field("persistent_workers", c.persistent_workers,

@@ -1,11 +1,13 @@
 #include "device/process.h"
 
+#include "base/counted.h"
 #include "base/error.h"
 #include "device/caching_allocator.h"
 
 #include <ATen/Parallel.h>
 #include <ATen/Version.h>
 #include <c10/util/Logging.h>
+#include <spdlog/spdlog.h>
 #include <torch/version.h>
 
 #include <sched.h>
@@ -89,6 +91,16 @@ std::vector<int> allowed_cpus() {
     return cpus;
   }
   return {};
+}
+
+void allow_all_cpus() {
+  constexpr int kCpus = 1 << 13;  // as many as a kernel can have; it leaves out those that the machine's cgroup forbids
+  const std::unique_ptr<cpu_set_t, void (*)(cpu_set_t*)> set(CPU_ALLOC(kCpus), [](cpu_set_t* mask) { CPU_FREE(mask); });
+  const size_t bytes = CPU_ALLOC_SIZE(kCpus);
+  CPU_ZERO_S(bytes, set.get());
+  for (int cpu = 0; cpu < kCpus; ++cpu) CPU_SET_S(cpu, bytes, set.get());
+  if (sched_setaffinity(0, bytes, set.get()) != 0)
+    spdlog::warn("this process stays on {}, as its launcher bound it", counted(std::ssize(allowed_cpus()), "CPU"));
 }
 
 std::vector<int> cpus_of_list(std::string_view text) {

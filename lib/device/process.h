@@ -34,6 +34,8 @@ void silence_library_warnings();
 
 /// The CPUs in this thread's affinity mask, in ascending order; empty if the kernel does not report them.
 std::vector<int> allowed_cpus();
+/// Undoes a launcher's binding: this process, and those that it starts, may use every CPU that the machine gives them.
+void allow_all_cpus();
 /// Parses a CPU list in the kernel's format, "0-3,8,10-11"; empty if `text` has another format.
 std::vector<int> cpus_of_list(std::string_view text);
 /// The kernel's folder for the device at a PCI address in NVML's format (DeviceFacts::pci_bus_id).

@@ -35,19 +35,25 @@ namespace {
 struct Number {
   int64_t value, standard;
 };
+/// A number that may be left to the program.
+struct AutoNumber {
+  AutoOr<int64_t> value;
+  int64_t standard;
+};
 /// An option with words as values; `turns_on` is one that turns the optimization on in a plain recipe.
 struct Word {
   bool on;
   std::string_view value, turns_on;
 };
 
-// Common functions of the list's option types: bool, Switch, Number and Word.
+// Common functions of the list's option types: bool, Switch, Number, AutoNumber and Word.
 bool is_on(bool on) { return on; }
 template <class Config>
 bool is_on(const Switch<Config>& option) {
   return option.on;
 }
 bool is_on(const Number& number) { return number.value != number.standard; }
+bool is_on(const AutoNumber& number) { return number.value != AutoOr(number.standard); }
 bool is_on(const Word& word) { return word.on; }
 
 std::string requested(bool) { return "true"; }
@@ -57,6 +63,9 @@ std::string requested(const Switch<Config>& option) {
   return chosen == to_json(Config()) ? "true" : json_text(chosen);
 }
 std::string requested(const Number& number) { return std::to_string(number.value); }
+std::string requested(const AutoNumber& number) {
+  return number.value.is_auto() ? "auto" : std::to_string(*number.value.value);
+}
 std::string requested(const Word& word) { return std::string(word.value); }
 
 /// The value that turns the option on in an otherwise plain recipe.
@@ -65,6 +74,7 @@ std::string turned_on_by(const Option&) {
   return "true";
 }
 std::string turned_on_by(const Number& number) { return std::to_string(number.standard + 1); }
+std::string turned_on_by(const AutoNumber& number) { return std::to_string(number.standard + 1); }
 std::string turned_on_by(const Word& word) { return std::string(word.turns_on); }
 
 template <class Option, class Call, class... First>
@@ -78,6 +88,10 @@ auto call_with(const Switch<Config>& option, Call call, First&... first) {
 template <class Call, class... First>
 auto call_with(const Number& number, Call call, First&... first) {
   return call(first..., number.value);
+}
+template <class Call, class... First>
+auto call_with(const AutoNumber& number, Call call, First&... first) {
+  return call(first..., number.value.value);
 }
 
 /// The list of all optimizations, in the order in which they are applied. Each line names an Info, the recipe's option
@@ -104,7 +118,7 @@ void for_each_optimization(const Recipe& recipe, int64_t replicas, Pass pass) {
   // The loader's own keys
   pass(device_cache::kInfo,         cache, device_cache::apply);
   pass(loading::kBatchSize,         Number{data.batch_size, standard.batch_size}, loading::batch_size);
-  pass(loading::kWorkers,           Number{data.num_workers, standard.num_workers}, loading::workers);
+  pass(loading::kWorkers,           AutoNumber{data.num_workers, *standard.num_workers.value}, loading::workers);
   pass(loading::kPrefetchFactor,    Number{data.prefetch_factor, standard.prefetch_factor}, loading::prefetch_factor);
   pass(loading::kPersistentWorkers, data.persistent_workers, loading::persistent_workers);
   pass(loading::kPinMemory,         data.pin_memory, loading::pin_memory);

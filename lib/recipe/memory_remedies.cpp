@@ -2,8 +2,7 @@
 
 #include "base/counted.h"
 #include "recipe/changed_recipe.h"
-#include "recipe/make_plan.h"
-#include "recipe/recipe_io.h"
+#include "recipe/memory_changes.h"
 
 #include <exception>
 #include <limits>
@@ -23,7 +22,7 @@ class Remedies {
     std::vector<std::string> found;
     if (const auto change = accumulation(plan_, recipe_)) found.push_back(*change);
     if (const auto change = smaller_batch()) found.push_back(*change);
-    for (const Words& words : switches())
+    for (const Words& words : memory_switches(recipe_, plan_))
       if (const auto plan = plan_with(words); plan && fits(*plan)) found.push_back(text_of(words));
     if (found.empty())
       if (const auto change = together()) found.push_back(*change);
@@ -45,37 +44,13 @@ class Remedies {
     return fits(plan);
   }
 
-  /// Every optimization of the step that is off (if it only works with another one, with that), and every way to shard.
-  std::vector<Words> switches() const {
-    Words words;
-    for (const CatalogueEntry& entry : catalogue())
-      if (entry.key.starts_with("optimizations.")) words.push_back(entry.key + "=" + entry.value);
-    std::vector<Words> all;
-    for (const std::string& word : words) {
-      std::vector<Words> ways{{word}};
-      for (const std::string& other : words) ways.push_back({other, word});
-      const auto way = std::ranges::find_if(ways, [this](const Words& each) { return is_valid(each); });
-      if (way != ways.end() && changes_recipe(*way)) all.push_back(*way);
-    }
-    if (plan_.position.ranks == 1) return all;
-    for (const auto strategy : {ShardingStrategy::zero1, ShardingStrategy::zero2, ShardingStrategy::zero3})
-      if (strategy != recipe_.parallel.sharding_strategy)
-        all.push_back({fmt::format("parallel.sharding_strategy={}", word_of(strategy))});
-    return all;
-  }
-
-  bool is_valid(const Words& words) const { return with_words(recipe_, words, plan_.position.ranks).has_value(); }
-  bool changes_recipe(const Words& words) const {
-    return recipe_json(*with_words(recipe_, words, plan_.position.ranks)) != recipe_json(recipe_);
-  }
-
   std::optional<Plan> plan_with(const Words& words) const {
     return trainopt::plan_with(recipe_, words, plan_.machine, plan_.position);
   }
 
   /// Switch after switch, each time the one with which the least memory is needed, then smaller micro-batches.
   std::optional<std::string> together() const {
-    const std::vector<Words> candidates = switches();
+    const std::vector<Words> candidates = memory_switches(recipe_, plan_);
     Words words;
     Plan best = plan_;
     int64_t least = peak(best);
@@ -100,21 +75,17 @@ class Remedies {
     return pieces ? std::optional(all + (words.empty() ? "" : " ") + *pieces) : std::nullopt;
   }
 
-  int64_t smallest_batch() const { return plan_.model.layers.batch_norms > 0 ? 2 : 1; }  // batch-norm needs two samples
-
   /// The largest micro-batch that fits without changing the global batch.
   std::optional<std::string> accumulation(const Plan& plan, const Recipe& recipe) const {
-    const int64_t batch = plan.data.batch_size;
-    for (int64_t pieces = 2; batch / pieces >= smallest_batch(); ++pieces) {
+    const int64_t batch = plan.data.batch_size, least = smallest_micro_batch(plan);
+    for (int64_t pieces = 2; batch / pieces >= least; ++pieces) {
+      const Words words = in_more_micro_batches(recipe, plan, pieces);
       const int64_t size = batch / pieces;
-      if (batch % pieces != 0 || !fits_with(plan, size, pieces)) continue;
-      const bool follows = recipe.data.global_batch_size && !recipe.train.gradient_accumulation_steps;
-      const std::string steps =
-          follows ? "" : fmt::format(" train.gradient_accumulation_steps={}", plan.data.accumulation * pieces);
+      if (words.empty() || !fits_with(plan, size, pieces)) continue;
       const std::string norms = plan.model.layers.batch_norms > 0
                                     ? fmt::format("; batch-norm then sees {} at once", counted(size, "sample"))
                                     : "";
-      return fmt::format("data.batch_size={}{} (the same global batch{})", size, steps, norms);
+      return fmt::format("{} (the same global batch{})", text_of(words), norms);
     }
     return std::nullopt;
   }
@@ -125,9 +96,9 @@ class Remedies {
     int64_t fitting = 0, too_large = plan_.data.batch_size;
     while (too_large - fitting > 1) {
       const int64_t middle = (fitting + too_large) / 2;
-      (middle < smallest_batch() || fits_with(plan_, middle) ? fitting : too_large) = middle;
+      (middle < smallest_micro_batch(plan_) || fits_with(plan_, middle) ? fitting : too_large) = middle;
     }
-    if (fitting < smallest_batch() || !fits_with(plan_, fitting)) return std::nullopt;
+    if (fitting < smallest_micro_batch(plan_) || !fits_with(plan_, fitting)) return std::nullopt;
     return fmt::format("data.batch_size={} (the largest that leaves a tenth of the memory free)", fitting);
   }
 

@@ -72,6 +72,12 @@ int64_t accumulation_or_throw(const Recipe& recipe, int64_t ranks) {
   return std::get<int64_t>(found);
 }
 
+OptimizerConfig with_scaled_rate(OptimizerConfig config, int64_t step_samples) {
+  const double factor = learning_rate_factor(config, step_samples);
+  std::visit([&](auto& c) { c.lr *= factor; }, config);
+  return config;
+}
+
 /// The device determines the communication library. A recipe that names another one is refused.
 void check_backend(const Recipe& recipe, at::Device device) {
   if (recipe.parallel.backend == CommBackend::nccl && device.is_cpu())
@@ -136,6 +142,16 @@ void check_size(const DataPlan& evaluation, const DataPlan& training) {
                   image.height, image.width, trained.height, trained.width));
 }
 
+/// Goyal et al. found that a rate scaled up needs warm-up at the start.
+void note_sudden_rate(Plan& plan) {
+  const double factor = learning_rate_factor(plan.optimizer_config, plan.data.schedule().step_samples());
+  if (factor > 2 && plan.scheduler.warmup_steps == 0)
+    plan.notes.push_back(fmt::format(
+        "optimizer.lr_scaling multiplies lr by {:.3g} from the first step on; scheduler.warmup_steps would raise it "
+        "gradually",
+        factor));
+}
+
 void note_cut_documents(const DataPlan& data, std::vector<std::string>& notes) {
   const auto text = data.text();
   if (text && text->cut_samples() > 0)
@@ -174,9 +190,12 @@ std::optional<EvaluationPlan> evaluation_plan(const Recipe& recipe, const DataPl
 Plan plain_plan(const Recipe& recipe, const Machine& machine, const RankPosition& position, int64_t stages) {
   const auto [device, reason] = choose_device(recipe.device, machine, position);
   check_backend(recipe, device);
-  Plan plan(machine.assumed ? machine : with_gpu_of(machine, device), device, recipe.optimizer);
+  const RankPosition replica = replica_of(position, stages);
+  const int64_t micro_batches = accumulation_or_throw(recipe, replica.ranks);
+  Plan plan(machine.assumed ? machine : with_gpu_of(machine, device), device,
+            with_scaled_rate(recipe.optimizer, recipe.data.batch_size * micro_batches * replica.ranks));
   plan.position = position;
-  plan.stages.replica = replica_of(position, stages);
+  plan.stages.replica = replica;
   plan.device_reason = reason;
   if (const std::string why_not = why_no_gpu(plan.machine); device.is_cuda() && !why_not.empty())
     throw UserError(fmt::format("device: {}: {}", device.str(), why_not));
@@ -189,7 +208,7 @@ Plan plain_plan(const Recipe& recipe, const Machine& machine, const RankPosition
   static_cast<DataSpec&>(plan.data) = open_data(recipe.data, needs_of(recipe.model), plan.seed);
   plan.data.ranks = plan.stages.replica.ranks;
   plan.data.rank = plan.stages.replica.rank;
-  plan.data.accumulation = accumulation_or_throw(recipe, plan.data.ranks);
+  plan.data.accumulation = micro_batches;
   plan.loader.memory_limit = recipe.data.memory_limit.count;
   check_classes(plan.data, recipe.model.num_classes);
   note_cut_documents(plan.data, plan.notes);
@@ -203,6 +222,7 @@ Plan plain_plan(const Recipe& recipe, const Machine& machine, const RankPosition
 
   plan.train = recipe.train;
   plan.scheduler = recipe.scheduler;
+  note_sudden_rate(plan);
   plan.steps = planned_steps(recipe.train, plan.data.schedule().steps_per_epoch());
   plan.schedule_steps = recipe.scheduler.total_steps.value_or(plan.steps.value_or(0));
   plan.parallel = recipe.parallel;

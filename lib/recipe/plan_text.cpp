@@ -145,6 +145,11 @@ std::string schedule_text(const Plan& plan) {
   std::string text(word_of(plan.scheduler.name));
   if (plan.scheduler.warmup_steps > 0)
     text += fmt::format(", {} warm-up steps", with_commas(plan.scheduler.warmup_steps));
+  const int64_t samples = plan.data.schedule().step_samples();
+  if (const auto& common = common_of(plan.optimizer_config); common.lr_scaling != LrScaling::none)
+    text += fmt::format(", lr × {:.4g} for {} samples per step instead of {} ({})",
+                        learning_rate_factor(plan.optimizer_config, samples), with_commas(samples),
+                        with_commas(common.reference_batch.value()), word_of(common.lr_scaling));
   if (plan.scheduler.name != ScheduleKind::constant)
     text += fmt::format(", reaching 0 at step {}", with_commas(plan.schedule_steps));
   return text;

@@ -77,8 +77,14 @@ void check_model(const Recipe& recipe, const std::set<std::string>& changed, Pro
 void check_training(const Recipe& recipe, const std::set<std::string>& changed, Problems& problems) {
   if (const auto* sgd = std::get_if<SgdConfig>(&recipe.optimizer); sgd && sgd->nesterov && sgd->momentum == 0)
     problems.push_back({"optimizer.nesterov", "needs optimizer.momentum above 0"});
-  if (std::visit([](const auto& c) { return !c.no_decay.empty() && c.weight_decay == 0; }, recipe.optimizer))
+  if (std::visit([](const auto& c) { return !c.common.no_decay.empty() && c.weight_decay == 0; }, recipe.optimizer))
     problems.push_back({"optimizer.no_decay", "needs optimizer.weight_decay above 0"});
+  const auto& common = common_of(recipe.optimizer);
+  if (common.lr_scaling != LrScaling::none && !common.reference_batch)
+    problems.push_back(
+        {"optimizer.reference_batch", "optimizer.lr_scaling needs this: the samples per step at which lr was chosen"});
+  if (common.lr_scaling == LrScaling::none && common.reference_batch)
+    problems.push_back({"optimizer.reference_batch", "needs optimizer.lr_scaling: linear or sqrt"});
   if (is_language_model(recipe.model.name) && recipe.train.label_smoothing > 0)
     problems.push_back(
         {"train.label_smoothing", fmt::format("only classification has this, and {} predicts tokens; remove this key",

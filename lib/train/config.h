@@ -45,33 +45,54 @@ void describe(V& v, TrainConfig& c) {
           at_least(0));
 }
 
+/// How the learning rate follows the number of samples in a step.
+enum class LrScaling { none, linear, sqrt };
+template <>
+struct Choices<LrScaling> {
+  static constexpr std::array all = {Choice<LrScaling>{"none", LrScaling::none},
+                                     Choice<LrScaling>{"linear", LrScaling::linear},
+                                     Choice<LrScaling>{"sqrt", LrScaling::sqrt}};
+};
+
+/// What every optimizer has.
+struct CommonOptimizerConfig {
+  std::vector<std::string> no_decay;
+  LrScaling lr_scaling = LrScaling::none;
+  std::optional<int64_t> reference_batch;
+};
+template <class V>
+void describe_common(V& v, CommonOptimizerConfig& c) {
+  v.field("no_decay", c.no_decay,
+          "Parameters without weight decay: norm (weights and biases of batch-norm and layer norm), bias, embedding, "
+          "the name of a unit, or a parameter's name or its beginning up to a dot.",
+          any(), alias("no_weight_decay"));
+  v.field("lr_scaling", c.lr_scaling,
+          "Multiply lr by (samples per step ÷ reference_batch): linear, as Goyal et al. (2017) do with SGD, or by its "
+          "square root (sqrt), as is usual with Adam; none: use lr as it is.");
+  v.field("reference_batch", c.reference_batch, "lr_scaling: samples per step at which lr was chosen.",
+          in_range(1, 1e12));
+}
+
 struct SgdConfig {
   static constexpr std::string_view kName = "sgd";
   double lr = 0.001, momentum = 0.9, weight_decay = 0.0;
   bool nesterov = false;
-  std::vector<std::string> no_decay;
+  CommonOptimizerConfig common = {};
 };
-template <class V>
-void describe_no_decay(V& v, std::vector<std::string>& no_decay) {
-  v.field("no_decay", no_decay,
-          "Parameters without weight decay: norm (weights and biases of batch-norm and layer norm), bias, embedding, "
-          "the name of a unit, or a parameter's name or its beginning up to a dot.",
-          any(), alias("no_weight_decay"));
-}
 template <class V>
 void describe(V& v, SgdConfig& c) {
   v.field("lr", c.lr, "Learning rate.", at_least(0), alias("learning_rate"));
   v.field("momentum", c.momentum, "Momentum factor; 0: no momentum.", half_open(0.0, 1.0));
   v.field("weight_decay", c.weight_decay, "L2 penalty added to the gradient.", at_least(0));
   v.field("nesterov", c.nesterov, "Use Nesterov momentum; needs momentum above 0.");
-  describe_no_decay(v, c.no_decay);
+  describe_common(v, c.common);
 }
 
 struct AdamConfig {
   static constexpr std::string_view kName = "adam";
   double lr = 0.001, weight_decay = 0.0, eps = 1e-8;
   std::array<double, 2> betas{0.9, 0.999};
-  std::vector<std::string> no_decay;
+  CommonOptimizerConfig common = {};
 };
 struct AdamWConfig : AdamConfig {
   static constexpr std::string_view kName = "adamw";
@@ -83,9 +104,12 @@ void describe(V& v, AdamConfig& c) {
   v.field("eps", c.eps, "Added to the square root of the second moment.", at_least(0));
   v.field("weight_decay", c.weight_decay,
           "adam: L2 penalty added to the gradient; adamw: decay applied to the weight itself.", at_least(0));
-  describe_no_decay(v, c.no_decay);
+  describe_common(v, c.common);
 }
 using OptimizerConfig = std::variant<SgdConfig, AdamConfig, AdamWConfig>;
+inline const CommonOptimizerConfig& common_of(const OptimizerConfig& config) {
+  return std::visit([](const auto& c) -> const CommonOptimizerConfig& { return c.common; }, config);
+}
 template <class V>
 void describe(V& v, OptimizerConfig& c) {
   v.variant("name", c, "The update rule, as torch.optim computes it.");

@@ -9,6 +9,8 @@
 
 #include <fmt/ranges.h>
 
+#include <cmath>
+
 namespace trainopt {
 namespace {
 
@@ -151,7 +153,8 @@ class LoopAdam : public Optimizer {
 template <class Config>
 std::string decay_text(const Config& c) {
   const std::string text = fmt::format("weight decay {}", c.weight_decay);
-  return c.no_decay.empty() ? text : fmt::format("{} but not of {}", text, fmt::join(c.no_decay, ", "));
+  const auto& spared = c.common.no_decay;
+  return spared.empty() ? text : fmt::format("{} but not of {}", text, fmt::join(spared, ", "));
 }
 
 }  // namespace
@@ -204,8 +207,15 @@ double base_learning_rate(const OptimizerConfig& config) {
   return std::visit([](const auto& c) { return c.lr; }, config);
 }
 
+double learning_rate_factor(const OptimizerConfig& config, int64_t step_samples) {
+  const auto& common = common_of(config);
+  if (common.lr_scaling == LrScaling::none) return 1;
+  const double ratio = static_cast<double>(step_samples) / static_cast<double>(common.reference_batch.value());
+  return common.lr_scaling == LrScaling::linear ? ratio : std::sqrt(ratio);
+}
+
 std::set<std::string> without_decay(const OptimizerConfig& config, const Model& model) {
-  return chosen_parameters(model, std::visit([](const auto& c) { return c.no_decay; }, config), "optimizer.no_decay");
+  return chosen_parameters(model, common_of(config).no_decay, "optimizer.no_decay");
 }
 
 std::vector<double> weight_decays(const OptimizerConfig& config, const ParameterStore& parameters,

@@ -69,6 +69,10 @@ std::string describe_optimizer(const OptimizerConfig& config);
 /// Learning rate of the recipe, before any schedule.
 double base_learning_rate(const OptimizerConfig& config);
 
+/// What optimizer.lr_scaling multiplies the rate by in steps of so many samples. Source: Goyal et al., "Accurate, Large
+/// Minibatch SGD" (2017), for linear; Krizhevsky, "One weird trick" (2014), for sqrt.
+double learning_rate_factor(const OptimizerConfig& config, int64_t step_samples);
+
 /// The names of the parameters that optimizer.no_decay chooses (chosen_parameters()). Throws UserError for a word that
 /// chooses none.
 std::set<std::string> without_decay(const OptimizerConfig& config, const Model& model);

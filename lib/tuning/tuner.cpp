@@ -156,6 +156,7 @@ Json to_json(const Tuning& tuning) {
     Json one = to_json(step.candidate);
     one.update({{"ratio", json_of(step.trial.ratio)},
                 {"interval", json_of(step.trial.interval)},
+                {"speed", json_of(step.trial.speed)},
                 {"level", step.level},
                 {"verdict", text(step.trial.verdict)},
                 {"numbers_agree", step.trial.numbers_agree ? Json(*step.trial.numbers_agree) : Json()},
@@ -176,6 +177,7 @@ Tuning tuning_from(const Json& json) {
                     .reason = one.at("reason")};
     step.trial.verdict = verdict_from(one.at("verdict"));
     if (const Json& ratio = one.at("ratio"); !ratio.is_null()) step.trial.ratio = ratio.get<double>();
+    if (const Json& speed = one.at("speed"); !speed.is_null()) step.trial.speed = speed.get<double>();
     if (const Json& ends = one.at("interval"); !ends.is_null()) step.trial.interval = Interval{ends.at(0), ends.at(1)};
     if (const Json& agree = one.at("numbers_agree"); !agree.is_null()) step.trial.numbers_agree = agree.get<bool>();
     tuning.steps.push_back(std::move(step));

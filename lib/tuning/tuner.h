@@ -18,7 +18,7 @@ namespace trainopt {
 struct Candidate {
   std::string what;  ///< "load with more threads"
   Words change;
-  double estimate = 1;  ///< expected ratio of throughputs
+  double estimate = 1;  ///< expected ratio
   Exactness exactness = Exactness::same_bits;
   std::string evidence;
 };
@@ -28,10 +28,11 @@ struct Diagnosis {
   std::vector<Candidate> candidates;  ///< the most promising first
 };
 
-/// A paired comparison of a candidate with the best so far.
+/// A comparison of a candidate with the best so far.
 struct Trial {
   Verdict verdict = Verdict::inconclusive;
-  std::optional<double> ratio;
+  std::optional<double> ratio;  ///< how many times better: of throughputs; for less memory, of bytes before ÷ after
+  std::optional<double> speed;  ///< for less memory: throughput after ÷ before
   std::optional<Interval> interval;
   std::optional<bool> numbers_agree;  ///< null: not comparable
   std::string failure;                ///< why there is no comparison: refused, out of memory, crashed
@@ -83,8 +84,8 @@ Words merged(const Words& words, const Words& more);
 Tuning tune(TuningBench& bench, const TuningOptions& options, Tuning so_far,
             const std::function<void(const Tuning&)>& keep);
 
-/// {limits, steps: [{what, change, estimate, evidence, exactness, ratio, interval, level, kept, reason}], not_allowed,
-/// ended}, and back.
+/// {limits, steps: [{what, change, estimate, evidence, exactness, ratio, interval, speed, level, kept, reason}],
+/// not_allowed, ended}, and back.
 Json to_json(const Tuning& tuning);
 /// Throws Json::exception.
 Tuning tuning_from(const Json& json);

@@ -23,6 +23,14 @@ SOON = "parallel.timeout=12s"  # connecting may take five seconds if name server
 NOT_FOR_USERS = r"terminate called|what\(\)|broken invariant|Exception raised from|Segmentation|^(\[\d\] )?\[[WE]\d{3}"
 
 
+# Two ranks of a command that is to follow.
+STARTERS = {
+    "launch": ["trainopt", "launch", "-n", "2", "--"],
+    "mpirun": ["mpirun", "-n", "2", "trainopt"],
+    "torchrun": ["torchrun", "--nproc-per-node", "2", "--no-python", "trainopt"],
+    "srun": ["srun", "--ntasks", "2", "trainopt"],
+}
+
 # Starts tasks with the variables that srun sets on one machine.
 SRUN = """\
 #!/bin/sh

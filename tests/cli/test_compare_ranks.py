@@ -10,6 +10,7 @@ import pytest
 
 from conftest import PROGRAM, Program
 from ranks import (
+    STARTERS,
     Ranks,
     free_port,
     kill_leftover_ranks,  # noqa: F401
@@ -87,18 +88,10 @@ def orders(tmp_path_factory):
     return [block["order"] for block in stored(program)["samples"]]
 
 
-STARTERS = {
-    "launch": ["trainopt", "launch", "-n", "2", "--", "compare"],
-    "mpirun": ["mpirun", "-n", "2", "trainopt", "compare"],
-    "torchrun": ["torchrun", "--nproc-per-node", "2", "--no-python", "trainopt", "compare"],
-    "srun": ["srun", "--ntasks", "2", "trainopt", "compare"],
-}
-
-
 @pytest.mark.parametrize("launcher", STARTERS)
 def test_all_launchers_give_one_result(job, orders, launcher):
     words = ["job.yaml", "--with", "parallel.sharding_strategy=zero2", "--coins", "7", *QUICK, "--run-dir", "out"]
-    (result,) = start_with(Ranks(job), [*STARTERS[launcher], *words], with_launchers(job)).ended()
+    (result,) = start_with(Ranks(job), [*STARTERS[launcher], "compare", *words], with_launchers(job)).ended()
     assert result.code == 0 and "trainopt: " not in result.err, result
     assert result.out.count("B against A is") + result.out.count("measured") >= 1, result
     assert result.out.count("results are in") == result.out.count("noise floor") == 1, result

@@ -121,6 +121,8 @@ def test_out_of_bounds(trainopt):
         (["optimizer={name: adamw, nesterov: true}"], ["nesterov", "adamw"]),
         (["data.dataset=cifar10"], ["data.path"]),
         (["data.transforms=[{normalize: {mean: 0.5, std: 1}}, {resize: 8}]"], ["data.transforms", "normalize"]),
+        (["optimizer.lr_scaling=linear"], ["optimizer.reference_batch", "lr_scaling needs this"]),
+        (["optimizer.reference_batch=8"], ["optimizer.reference_batch", "needs optimizer.lr_scaling"]),
         (["name=../tiny"], ["name", "../tiny"]),
         (['run_dir=""'], ["run_dir", "empty"]),
     ],

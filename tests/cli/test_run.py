@@ -175,11 +175,25 @@ def test_the_resolved_recipe_reproduces_the_run(trainopt, tiny_run):
 
 def test_results_depend_on_the_seed_but_not_on_workers(trainopt, tiny_run):
     trainopt.write("tiny.yaml", TINY)
-    for name, override in [("workers", "data.num_workers=2"), ("seed", "seed=1")]:
+    overrides = {"workers": "data.num_workers=2", "auto": "data.num_workers=auto", "seed": "seed=1"}
+    for name, override in overrides.items():
         result = trainopt("run", "tiny.yaml", override, "--run-dir", name)
         assert result.code == 0, result
-    assert losses(trainopt.folder / "workers") == losses(tiny_run[0])
+        assert ("data.num_workers: auto chose " in result.out) == (name == "auto"), result
+    assert losses(trainopt.folder / "workers") == losses(trainopt.folder / "auto") == losses(tiny_run[0])
     assert losses(trainopt.folder / "seed") != losses(tiny_run[0])
+
+
+def test_a_scaled_learning_rate_is_that_rate(trainopt):
+    trainopt.write("tiny.yaml", TINY)
+    scaling = ["optimizer.lr=0.005", "optimizer.lr_scaling=linear", "optimizer.reference_batch=4"]
+    for name, overrides in {"scaled": scaling, "plain": ["optimizer.lr=0.01"]}.items():
+        result = trainopt("run", "tiny.yaml", *overrides, "--run-dir", name)
+        assert result.code == 0, result
+        assert ("lr × 2 for 8 samples per step instead of 4 (linear)" in result.out) == (name == "scaled"), result
+    scaled, plain = (records(trainopt.folder / name) for name in ("scaled", "plain"))
+    assert [record["learning_rate"] for record in scaled] == [0.01] * 6
+    assert [record["loss"] for record in scaled] == [record["loss"] for record in plain]
 
 
 def test_name_of_the_run_directory(trainopt):

@@ -6,6 +6,7 @@ import signal
 import pytest
 
 from conftest import wait_until
+from ranks import STARTERS, Ranks, kill_leftover_ranks, start_with, with_launchers  # noqa: F401
 
 # Many tiny steps' worth of starting operations: one sample at a time.
 BAD = """\
@@ -63,11 +64,53 @@ def test_a_killed_tuning_goes_on(trainopt):
     trainopt.refused("tune", "bad.yaml", "seed=5", "--run-dir", "out", says=["another recipe"])
 
 
+SLOW = [pytest.param(name, marks=pytest.mark.full) for name in ("torchrun", "srun")]
+
+
+@pytest.mark.parametrize("launcher", ["launch", "mpirun", *SLOW])
+def test_under_every_launcher_one_rank_tunes(trainopt, launcher):
+    """With as many ranks as the launcher started. The others end at once."""
+    trainopt.write("bad.yaml", BAD.replace("accumulation_steps: 32", "accumulation_steps: 16"))
+    assert trainopt(*ROOFLINE).code == 0
+    words = [*STARTERS[launcher], "tune", "bad.yaml", "--budget", "30s", "--run-dir", "out"]
+    (result,) = start_with(Ranks(trainopt), words, with_launchers(trainopt)).ended()
+    assert result.code == 0 and result.out.count("tuned.yaml") == 1, result
+    answer = json.loads((trainopt.folder / "out/result.json").read_text())
+    assert answer["steps"] and answer["steps"][0]["ratio"], result
+    compared = json.loads((trainopt.folder / "out/trial-1/result/result.json").read_text())
+    assert compared["arms"]["a"]["step_samples"] == 32, "16 of each rank"
+
+
+GPT = """\
+name: gpt
+device: cpu
+model: {name: gpt2, layers: 6, heads: 4, width: 128, context: 256, vocabulary: 256}
+data: {dataset: synthetic, size: 64, batch_size: 8}
+train: {epochs: 1}
+optimizer: {name: adamw, lr: 0.001}
+"""
+
+
+def test_less_memory(trainopt):
+    trainopt.write("gpt.yaml", GPT)
+    result = trainopt("tune", "gpt.yaml", "--goal", "memory", "--budget", "60s", "--run-dir", "out")
+    assert result.code == 0, result
+    answer = json.loads((trainopt.folder / "out/result.json").read_text())
+    assert answer["goal"] == "memory" and "forecast at the peak" in answer["limits"][0]
+    first = answer["steps"][0]
+    assert first["estimate"] == max(step["estimate"] for step in answer["steps"])
+    assert first["kept"] and first["ratio"] > 1.02 and first["speed"] > 0, answer
+    assert answer["before"]["peak_memory_mib"] > answer["after"]["peak_memory_mib"]
+    assert "peak memory of a rank" in result.out and "throughput" in result.out, result
+
+
 def test_bad_input(trainopt):
     trainopt.write("bad.yaml", BAD)
     trainopt.refused("tune", "bad.yaml", "--budget", "soon", says=["--budget", "soon"])
     trainopt.refused("tune", "bad.yaml", "--budget", "1s", says=["at least 30s"])
     trainopt.refused("tune", "bad.yaml", "--allow", "everything", says=["new_math", "everything"])
+    trainopt.refused("tune", "bad.yaml", "--goal", "fame", says=["speed, memory or price", "fame"])
+    trainopt.refused("tune", "bad.yaml", "--goal", "price", says=["bench.price_per_hour"])
     trainopt.refused("tune", "missing.yaml", says=["missing.yaml"])
     trainopt.refused("tune", says=["name a recipe"])
     assert not (trainopt.folder / "runs").exists()

@@ -43,7 +43,7 @@ void use_vit(Recipe& recipe) {
 
 void use_language_model(Recipe& recipe) {
   use_gpt2(recipe);
-  recipe.optimizer = SgdConfig{.lr = 0.05, .weight_decay = 0.1, .no_decay = {"norm", "bias"}};
+  recipe.optimizer = SgdConfig{.lr = 0.05, .weight_decay = 0.1, .common = {.no_decay = {"norm", "bias"}}};
 }
 void use_language_model_in_math(Recipe& recipe) {
   use_language_model(recipe);

@@ -100,13 +100,13 @@ const std::vector<Variant> kVariants = {
     {"adamw", [](Recipe& r) { r.optimizer = AdamWConfig{}; }},
     {"no_decay",
      [](Recipe& r) {
-       r.optimizer = SgdConfig{.lr = 0.05, .weight_decay = 0.3, .no_decay = {"bias", "layers.0"}};
+       r.optimizer = SgdConfig{.lr = 0.05, .weight_decay = 0.3, .common = {.no_decay = {"bias", "layers.0"}}};
      }},
     {"fused no_decay",
      [](Recipe& r) {
        AdamWConfig adamw;
        adamw.weight_decay = 0.3;
-       adamw.no_decay = {"bias", "layers.0"};
+       adamw.common.no_decay = {"bias", "layers.0"};
        r.optimizer = adamw;
        r.optimizations.fused_optimizer = true;
      }},

@@ -18,12 +18,14 @@ const char* why_nothing_loads(const Plan& plan) {
 
 }  // namespace
 
-Outcome workers(Plan& plan, int64_t wanted) {
+Outcome workers(Plan& plan, std::optional<int64_t> chosen) {
   if (!plan.data.dataset) return Outcome::none(kSynthetic);
+  const int64_t wanted = chosen.value_or(plan.machine.cores);
   plan.loader.num_workers = wanted;
   return Outcome::applied(
-      fmt::format("{} in addition to the training thread",
-                  wanted == 1 ? "1 loader thread" : fmt::format("{} loader threads", wanted)),
+      chosen ? fmt::format("{} in addition to the training thread",
+                           wanted == 1 ? "1 loader thread" : fmt::format("{} loader threads", wanted))
+             : fmt::format("at most {}; the run measures how many load fastest", counted(wanted, "loader thread")),
       [wanted](const StepTrace& seen) {
         const bool effective = seen.loader.threads > 0;  // on a busy machine one thread may load all of a small run
         return Receipt{

@@ -4,6 +4,7 @@
 #include "optimizations/info.h"
 
 #include <cstdint>
+#include <optional>
 
 namespace trainopt {
 struct Plan;
@@ -18,7 +19,8 @@ inline constexpr Info kBatchSize{"batch_size", Exactness::new_math, /*tolerance=
     kPersistentWorkers{"persistent_workers", Exactness::same_bits}, kPinMemory{"pin_memory", Exactness::same_bits},
     kNonBlocking{"non_blocking", Exactness::same_bits};
 
-Outcome workers(Plan& plan, int64_t wanted);  ///< `wanted` ≥ 1 threads
+/// `wanted`: at least 1; null: to be measured when the run starts (recipe/choose_workers.h), one per core until then.
+Outcome workers(Plan& plan, std::optional<int64_t> wanted);
 Outcome persistent_workers(Plan& plan);
 Outcome prefetch_factor(Plan& plan, int64_t wanted);
 Outcome batch_size(Plan& plan, int64_t wanted);  ///< already in the plan; adds only the receipt

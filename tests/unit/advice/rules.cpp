@@ -44,6 +44,7 @@ class Run {
   Situation situation() const { return {.recipe = recipe_, .plan = plan_, .times = times_, .limit = limit_}; }
   std::vector<Proposal> proposals() const { return propose(situation()); }
   Limit& limit() { return limit_; }
+  RunTimes& times() { return times_; }
 
  private:
   Recipe recipe_;
@@ -91,6 +92,35 @@ TEST_CASE("a loader in the training thread gets threads") {
   CHECK(threads->exactness == Exactness::same_bits);
   CHECK(threads->evidence == "loader is 50 % of the time");
   for (size_t i = 1; i < proposals.size(); ++i) CHECK(proposals[i - 1].ratio >= proposals[i].ratio);
+}
+
+TEST_CASE("a larger batch brings its learning rate, and is other training") {
+  const std::vector<TimePart> parts{{"compute", 30}, {"launches", 60}, {"loader", 10}};
+  const auto grown = Run({"model.name=mlp", "optimizer.name=sgd"}, parts).proposals();
+  const Proposal* larger = find(grown, "data.batch_size=64");
+  REQUIRE(larger);
+  CHECK(text_of(larger->change) == "data.batch_size=64 optimizer.lr_scaling=linear optimizer.reference_batch=8");
+  CHECK(larger->exactness == Exactness::new_math);
+  CHECK(larger->ratio == Approx(1 / (1 - 0.6 * 7 / 8)));  // an eighth of the operations' starts is left
+  CHECK(find(Run({"model.name=mlp", "optimizer.name=adamw"}, parts).proposals(), "optimizer.lr_scaling=sqrt"));
+  const Words scaled{"model.name=mlp", "optimizer.lr_scaling=linear", "optimizer.reference_batch=4"};
+  CHECK(text_of(find(Run(scaled, parts).proposals(), "data.batch_size=64")->change) == "data.batch_size=64");
+  CHECK_FALSE(find(Run({"model.name=mlp", "data.global_batch_size=8"}, parts).proposals(), "data.batch_size="));
+}
+
+TEST_CASE("where memory binds, activations are recomputed for larger micro-batches") {
+  Run run({"model.name=mlp", "data.batch_size=1", "train.gradient_accumulation_steps=8"},
+          {{"compute", 20}, {"launches", 70}, {"loader", 10}});
+  run.times().step.mfu_pct = 1;
+  const char* change =
+      "data.batch_size=8 train.gradient_accumulation_steps=1 "
+      "optimizations.activation_checkpointing=true";
+  Situation situation = run.situation();
+  CHECK_FALSE(find(propose(situation), change));
+  situation.memory_peak_pct = 95;
+  const auto bound = propose(situation);
+  REQUIRE(find(bound, change));
+  CHECK(find(bound, change)->ratio < find(bound, "data.batch_size=8 train.gradient_accumulation_steps=1")->ratio);
 }
 
 TEST_CASE("nothing is proposed that is on, or does nothing here") {

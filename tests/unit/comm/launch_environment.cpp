@@ -429,3 +429,12 @@ TEST_CASE("ports under srun differ between neighbouring jobs and steps and stay 
   CHECK(port(7, 0) != port(8, 0));
   CHECK(port(7, 1) != port(8, 0));
 }
+
+TEST_CASE("without a launcher's variables a process is no launcher's") {
+  for (const Variables& launched : {kTorchrun, kSrun, kSrunOneMachine, kBatch}) {
+    Variables rest = with(launched, {{"PATH", "/bin"}, {"RANKED", "1"}});
+    for (const std::string& name : launcher_variables(rest)) rest.erase(name);
+    CHECK(read_launch(rest).launcher.empty());
+    CHECK(rest == Variables{{"PATH", "/bin"}, {"RANKED", "1"}});
+  }
+}

@@ -69,7 +69,7 @@ TEST_CASE("an alias stands for its key: both in one source are an error; across 
   CHECK(load_text("data: {workers: 1}\n", {"data.num_workers=2"}).data.num_workers == 2);
   CHECK(load_text("data: {num_workers: 1}\n", {"data.workers=2"}).data.num_workers == 2);
   CHECK(load_text("run_name: x\noptimizations: {amp: {initial_scale: 2}}\n").optimizations.amp.options.init_scale == 2);
-  CHECK(error_of("data: {workers: x}\n") == "r.yaml:1:17: data.num_workers: must be a whole number: x");
+  CHECK(error_of("data: {workers: x}\n") == "r.yaml:1:17: data.num_workers: must be auto or a whole number: x");
 }
 
 TEST_CASE("changing a variant's name drops its options from earlier sources, with a note") {

@@ -73,7 +73,8 @@ TEST_CASE("C5: the message states the key, what was expected and what was found"
 
 TEST_CASE("C6: the message states the bounds") {
   CHECK(error_of("data: {batch_size: 0}\n") == "r.yaml:1:20: data.batch_size: must be between 1 and 16777216: 0");
-  CHECK(error_of("data: {num_workers: 1025}\n") == "r.yaml:1:21: data.num_workers: must be between 0 and 1024: 1025");
+  CHECK(error_of("data: {num_workers: 1025}\n") ==
+        "r.yaml:1:21: data.num_workers: must be auto or between 0 and 1024: 1025");
   CHECK(error_of("optimizer: {lr: -0.1}\n") == "r.yaml:1:17: optimizer.lr: must be at least 0: -0.1");
   CHECK(error_of("optimizer: {name: adam, betas: [0.9, 1.0]}\n") ==
         "r.yaml:1:38: optimizer.betas[1]: must be at least 0 and below 1: 1.0");
@@ -97,4 +98,18 @@ TEST_CASE("numbers are written so that YAML 1.1 and 1.2 readers see the same flo
     REQUIRE(back.has_value());
     CHECK(*back == value);
   }
+}
+
+TEST_CASE("a value may be left to the program with the word auto") {
+  CHECK(load_text("data: {num_workers: auto}\n").data.num_workers.is_auto());
+  CHECK(load_text("data: {num_workers: 3}\n").data.num_workers == 3);
+  CHECK(load_text("data: {num_workers: auto}\n", {"data.num_workers=2"}).data.num_workers == 2);
+  using Count = AutoOr<int64_t>;
+  CHECK(Form<Count>::write(Count()).text == "auto");
+  CHECK(Form<Count>::write(Count(3)).text == "3");
+  CHECK(error_of("data: {num_workers: Auto}\n") ==
+        "r.yaml:1:21: data.num_workers: must be auto or a whole number: Auto");
+  const Json either = Form<Count>::schema(at_least(0)).at("anyOf");
+  CHECK(either.at(0) == Json{{"const", "auto"}});
+  CHECK(either.at(1).at("minimum") == 0);
 }

@@ -80,7 +80,7 @@ std::string data_error(F f) {
 }
 
 std::unique_ptr<Loader> loader_of(const DataConfig& data) {
-  return make_loader(open_data(data, {.num_classes = 10}, /*seed=*/0), {.num_workers = data.num_workers});
+  return make_loader(open_data(data, {.num_classes = 10}, /*seed=*/0), {.num_workers = data.num_workers.value.value()});
 }
 
 int64_t label(const std::shared_ptr<const Dataset>& dataset, int64_t sample) {

@@ -67,7 +67,7 @@ TEST_CASE("weight decay leaves out the parameters that no_decay names") {
   const auto names = [](std::vector<std::string> words) {
     const Model vit = make_model({.name = ModelKind::vit, .patch = 4, .layers = 1, .heads = 2, .width = 8},
                                  {.channels = 3, .height = 8, .width = 8}, at::kMeta, 0);
-    return without_decay(SgdConfig{.weight_decay = 0.1, .no_decay = std::move(words)}, vit);
+    return without_decay(SgdConfig{.weight_decay = 0.1, .common = {.no_decay = std::move(words)}}, vit);
   };
   CHECK(names({}).empty());
   CHECK(names({"embedding"}) == std::set<std::string>{"class_token", "encoder.pos_embedding"});
@@ -116,4 +116,14 @@ TEST_CASE("an overflowed step writes nothing and is not counted") {
     b->step(without.finish_gradients(), {});
   }
   CHECK(largest_difference(with, without) == 0);
+}
+
+TEST_CASE("the rate follows the samples of a step") {
+  const auto factor = [](LrScaling scaling, int64_t samples) {
+    return learning_rate_factor(SgdConfig{.common = {.lr_scaling = scaling, .reference_batch = 64}}, samples);
+  };
+  CHECK(factor(LrScaling::linear, 256) == 4);
+  CHECK(factor(LrScaling::linear, 16) == 0.25);
+  CHECK(factor(LrScaling::sqrt, 256) == 2);
+  CHECK(learning_rate_factor(AdamWConfig{}, 256) == 1);
 }
