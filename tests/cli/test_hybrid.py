@@ -97,5 +97,5 @@ def test_two_namespaces_send_what_the_formula_says(trainopt, two_machines):  # n
         sent.append(sent_over_the_cable(two_machines[0]) - before)
     plan = json.loads((trainopt.folder / "out-12/plan.json").read_text())
     predicted = 2 * plan["sharding"]["hybrid"]["across_bytes"]  # of both ranks on the machine
-    assert abs((sent[1] - sent[0]) / 10 / predicted - 1) < 0.1, (sent, predicted)
+    assert abs((sent[1] - sent[0]) / 10 / predicted - 1) < 0.05, (sent, predicted)
     assert losses(trainopt.folder / "out-12")[:2] == losses(trainopt.folder / "out-2")

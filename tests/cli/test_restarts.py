@@ -39,6 +39,17 @@ def test_goes_on_from_the_newest_checkpoint(trainopt, launcher):
     assert losses(out) == losses(trainopt.folder / "uninterrupted")
 
 
+def test_a_pipeline_goes_on_too_and_its_checkpoint_loads_into_one_rank(trainopt):
+    stages = "parallel.pipeline={stages: 2, micro_batches: 2}"
+    result = with_restarts(trainopt, "--run-dir", "out", *SYNCHRONOUS, stages, "--inject", "kill@7:1")
+    assert result.code == 0 and "restart 1 of 1: goes on after step 6" in result.err, result
+    assert launch(trainopt, 2, "--run-dir", "uninterrupted", STEPS, stages).code == 0
+    assert losses(trainopt.folder / "out") == losses(trainopt.folder / "uninterrupted")
+    alone = trainopt("run", "tiny.yaml", "train.max_steps=10", "checkpoint.resume=out", "--run-dir", "alone")
+    assert alone.code == 0 and "resumes after step 9" in alone.out, alone
+    assert len(records(trainopt.folder / "alone")) == 1
+
+
 def test_several_machines(trainopt):
     """The launcher of each machine starts its own ranks again, whichever machine had the killed one."""
     trainopt.write("tiny.yaml", RECIPE)

@@ -6,6 +6,7 @@
 #include "recipe/make_plan.h"
 #include "support/catch.h"
 #include "support/resuming.h"
+#include "support/small_gpt2.h"
 #include "train/inject.h"
 
 #include <ATen/Parallel.h>
@@ -432,4 +433,8 @@ TEST_CASE("if steps cannot be recorded, the plan says why") {
   const Machine machine = assume(Machine{}, "gpus=1,arch=sm_80,memory_gib=40").machine;
   CHECK_THAT(why(machine, {"fused_optimizer"}), ContainsSubstring("fused_optimizer"));
   CHECK_THAT(why(machine, {}, 2), ContainsSubstring("several ranks"));
+  use_gpt2(recipe);
+  recipe.model.dropout = 0.1;
+  recipe.optimizations.activation_checkpointing.on = true;
+  CHECK_THAT(why(machine, {}), ContainsSubstring("sets dropout's random state back in every step"));
 }

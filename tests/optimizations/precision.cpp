@@ -281,7 +281,7 @@ TEST_CASE("what bfloat16 weights cannot be combined with is refused with the rea
   CHECK_THAT(problem([](Recipe& r) { r.optimizations.fused_optimizer = true; }),
              StartsWith("optimizations.fused_optimizer: its kernels update float32 weights only"));
   CHECK_THAT(problem([](Recipe& r) { r.parallel.sharding_strategy = ShardingStrategy::zero2; }),
-             StartsWith("parallel.sharding_strategy: zero1, zero2 and zero3 keep"));
+             StartsWith("parallel.sharding_strategy: zero1, zero2, zero3 and hybrid keep"));
   CHECK_THAT(problem([](Recipe& r) { r.parallel.async_updates.staleness = 1; }),
              StartsWith("parallel.async_updates.staleness: all gradients are sent in one tensor"));
   CHECK_THAT(problem([](Recipe& r) { r.parallel.gradient_dtype = WireType::float32; }),

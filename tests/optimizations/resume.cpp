@@ -152,6 +152,17 @@ TEST_CASE("a run stopped after any step and resumed is bit-identical to an unint
     }
 }
 
+TEST_CASE("a GPT-2 that recomputes activations, dropout included, resumes bit-exactly after any step") {
+  at::set_num_threads(1);
+  const auto policy = GENERATE(activation_checkpointing::Policy::full, activation_checkpointing::Policy::selective);
+  Recipe recipe = small_recipe(DatasetKind::fake_cifar10);
+  use_gpt2(recipe);
+  recipe.model.dropout = 0.2;
+  recipe.data.batch_size = 2, recipe.train.gradient_accumulation_steps = 2;
+  recipe.optimizations.activation_checkpointing = {true, {.policy = policy}};
+  compare_stops(recipe, every_step());
+}
+
 TEST_CASE("resume is bit-exact with each switch of the catalogue") {
   at::set_num_threads(1);
   for (const CatalogueEntry& entry : catalogue()) DYNAMIC_SECTION(entry.info.name) {

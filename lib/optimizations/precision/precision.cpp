@@ -44,9 +44,10 @@ void check(OptionChecks& checks, const Config&) {
                   "needs optimizations.amp: true, which computes in bfloat16; operations in another type would need a "
                   "copy of each weight in it, and no memory would be saved");
   if (checks.sharded)
-    checks.refuse("parallel.sharding_strategy",
-                  "zero1, zero2 and zero3 keep the parameters of a unit in one tensor, so they cannot differ in type; "
-                  "use none or remove optimizations.precision");
+    checks.refuse(
+        "parallel.sharding_strategy",
+        "zero1, zero2, zero3 and hybrid keep the parameters of a unit in one tensor, so they cannot differ in type; "
+        "use none or remove optimizations.precision");
   if (checks.stale_updates)
     checks.refuse("parallel.async_updates.staleness",
                   "all gradients are sent in one tensor, so they cannot differ in type; remove it or "

@@ -70,6 +70,26 @@ TEST_CASE("collectives return the correct values on every rank") {
   });
 }
 
+TEST_CASE("messages arrive in the order in which they were sent, several at a time, in every type") {
+  const int64_t ranks = GENERATE(2, 3);
+  const auto type = GENERATE(at::kFloat, at::kBFloat16, at::kLong);
+  constexpr int64_t kMessages = 5;
+  as_ranks(ranks, [&](Job&, Communicator& communicator) {
+    const int64_t rank = communicator.rank(), to = (rank + 1) % ranks, from = (rank + ranks - 1) % ranks;
+    const auto message = [&](int64_t sender, int64_t i) { return (numbers(sender, 7 + i) + i).to(type); };
+    std::vector<std::unique_ptr<Exchange>> exchanges;
+    std::vector<at::Tensor> sent, received;
+    for (int64_t i = 0; i < kMessages; ++i) {
+      sent.push_back(message(rank, i));
+      received.push_back(at::zeros({7 + i}, type));
+      exchanges.push_back(communicator.send(sent.back(), to));
+      exchanges.push_back(communicator.receive(received.back(), from));
+    }
+    for (const auto& exchange : exchanges) exchange->wait();
+    for (int64_t i = 0; i < kMessages; ++i) require_equal(received[static_cast<size_t>(i)], message(from, i));
+  });
+}
+
 TEST_CASE("free exchanges need no other rank and leave no value undefined") {
   const int64_t rank = GENERATE(0, 1, 2);
   const auto communicator = make_free_communicator({.rank = rank, .ranks = 3});
