@@ -19,6 +19,7 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr int64_t kWarmupSteps = 2, kEnoughSteps = 8;  // of a diagnosis
+constexpr double kStepsOfShortLook = 60;               // fifteen blocks of four turns, if a turn is a step
 constexpr const char* kTurn = "50ms";  // a change that makes a job ten times as fast then takes half a second a turn
 
 Verdict verdict_of(const Json& result) {
@@ -109,6 +110,8 @@ Diagnosis CommandBench::diagnose_time(const Words& changes) {
     summary = summary_of_run(folder, file, 4 * options_.diagnosis_s);
   Diagnosis diagnosis;
   if (!summary.is_object()) return diagnosis;
+  if (const Json& step = summary.at("step_ms"); step.is_object() && step.at("p50").is_number())
+    step_s_ = step.at("p50").get<double>() / 1e3;
   if (summary.at("limit").is_object()) diagnosis.limit = summary.at("limit").at("text");
   for (const Json& advice : summary.at("advice")) diagnosis.candidates.push_back(candidate_from(advice));
   return diagnosis;
@@ -165,9 +168,11 @@ Json CommandBench::compare_in(const fs::path& folder, const Words& a, const Word
   return {};
 }
 
-Trial CommandBench::compare(const Words& best, const Words& changed, double level) {
+Trial CommandBench::compare(const Words& best, const Words& changed, double level, int64_t look) {
   const double left = -seconds_since(options_.trials_until);
-  const double budget = std::clamp(left, options_.least_trial_s, options_.most_trial_s);
+  const double short_look = std::clamp(kStepsOfShortLook * step_s_, options_.least_trial_s, options_.most_trial_s);
+  const double long_look = options_.most_trial_s * static_cast<double>(look);
+  const double budget = std::clamp(left, options_.least_trial_s, std::max(short_look, long_look));
   Words how{"--level", fmt::format("{}", level), "--budget", fmt::format("{:.0f}s", budget)};
   if (options_.goal == TuningGoal::memory)  // what two processes take alone
     how.insert(how.end(), {"--own-processes", "--repeats", "2"});

@@ -27,8 +27,8 @@ struct CommandBenchOptions {
   Machine machine;
   TuningGoal goal = TuningGoal::speed;  ///< a job's machines have one price, so the cheapest recipe is the fastest
   int64_t ranks = 1;                    ///< above 1: commands start under `trainopt launch`
-  double diagnosis_s = 12, least_trial_s = 15, most_trial_s = 60;
-  Clock::time_point trials_until = {};  ///< the end of the last trial
+  double diagnosis_s = 12, least_trial_s = 15, most_trial_s = 60;  ///< a first look takes less than most_trial_s
+  Clock::time_point trials_until = {};                             ///< the end of the last trial
   const std::atomic<int>* stop = nullptr;
   std::function<void(const std::string&)> say = [](const std::string&) {};
 };
@@ -38,7 +38,7 @@ class CommandBench : public TuningBench {
   explicit CommandBench(CommandBenchOptions options) : options_(std::move(options)) {}
 
   Diagnosis diagnose(const Words& changes) override;
-  Trial compare(const Words& best, const Words& changed, double level) override;
+  Trial compare(const Words& best, const Words& changed, double level, int64_t look) override;
   bool over() const override;
 
   struct Final {
@@ -64,6 +64,7 @@ class CommandBench : public TuningBench {
   Json compare_in(const std::filesystem::path& folder, const Words& a, const Words& b, const Words& how, Trial& trial);
 
   CommandBenchOptions options_;
+  double step_s_ = 0;  ///< of the last diagnosis; 0: not known
 };
 
 }  // namespace trainopt

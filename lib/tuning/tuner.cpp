@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <numbers>
-#include <set>
 
 namespace trainopt {
 namespace {
@@ -29,9 +28,7 @@ void decide(TuningStep& step) {
 class Tuner {
  public:
   Tuner(TuningBench& bench, const TuningOptions& options, Tuning so_far)
-      : bench_(bench), options_(options), tuning_(std::move(so_far)) {
-    for (const TuningStep& step : tuning_.steps) tried_.insert(text_of(step.candidate.change));
-  }
+      : bench_(bench), options_(options), tuning_(std::move(so_far)) {}
 
   Tuning run(const std::function<void(const Tuning&)>& keep) {
     tuning_.ended.clear();
@@ -59,24 +56,52 @@ class Tuner {
     return diagnosis;
   }
 
-  /// The first candidate that was not tried and is allowed; null if there is none.
+  /// The last of the steps that tried this change; null if none did.
+  const TuningStep* last_look(const Words& change) const {
+    const auto step = std::find_if(tuning_.steps.rbegin(), tuning_.steps.rend(),
+                                   [&](const TuningStep& each) { return each.candidate.change == change; });
+    return step == tuning_.steps.rend() ? nullptr : &*step;
+  }
+  int64_t looks(const Words& change) const {
+    return std::count_if(tuning_.steps.begin(), tuning_.steps.end(),
+                         [&](const TuningStep& each) { return each.candidate.change == change; });
+  }
+
+  bool is_allowed(const Candidate& candidate) const {
+    return candidate.exactness != Exactness::new_math || options_.allow_new_math;
+  }
+  void note_not_allowed(const Candidate& candidate) {
+    const bool noted = std::any_of(tuning_.not_allowed.begin(), tuning_.not_allowed.end(),
+                                   [&](const Candidate& other) { return other.change == candidate.change; });
+    if (!noted) tuning_.not_allowed.push_back(candidate);
+  }
+
+  /// The first allowed candidate that was not tried, or else the undecided one that seemed to gain most; null if there
+  /// is none.
   const Candidate* choose(const Diagnosis& diagnosis) {
+    const Candidate* undecided = nullptr;
+    double most = 1;
     for (const Candidate& each : diagnosis.candidates) {
-      if (tried_.contains(text_of(each.change))) continue;
-      if (each.exactness != Exactness::new_math || options_.allow_new_math) return &each;
-      const bool noted = std::any_of(tuning_.not_allowed.begin(), tuning_.not_allowed.end(),
-                                     [&](const Candidate& other) { return other.change == each.change; });
-      if (!noted) tuning_.not_allowed.push_back(each);
+      if (!is_allowed(each)) {
+        note_not_allowed(each);
+        continue;
+      }
+      const TuningStep* last = last_look(each.change);
+      if (!last) return &each;
+      const Trial& trial = last->trial;
+      const bool open = trial.failure.empty() && trial.verdict == Verdict::inconclusive && trial.numbers_agree != false;
+      if (!open || trial.ratio.value_or(1) <= most || looks(each.change) >= kMostLooks) continue;
+      undecided = &each;
+      most = *trial.ratio;
     }
-    return nullptr;
+    return undecided;
   }
 
   /// Returns whether the change was kept.
   bool take(const Candidate& candidate) {
-    tried_.insert(text_of(candidate.change));
     TuningStep step{.candidate = candidate, .level = level_of_trial(options_.level, tuning_.steps.size() + 1)};
     const Words best = tuning_.change();
-    step.trial = bench_.compare(best, merged(best, candidate.change), step.level);
+    step.trial = bench_.compare(best, merged(best, candidate.change), step.level, looks(candidate.change));
     decide(step);
     tuning_.steps.push_back(step);
     return step.kept;
@@ -85,7 +110,6 @@ class Tuner {
   TuningBench& bench_;
   const TuningOptions& options_;
   Tuning tuning_;
-  std::set<std::string> tried_;
 };
 
 Json json_of(const std::optional<double>& value) { return value ? Json(*value) : Json(); }

@@ -52,8 +52,9 @@ class TuningBench {
   virtual ~TuningBench() = default;
   /// Of the recipe with these changes. Throws UserError if it cannot run.
   virtual Diagnosis diagnose(const Words& changes) = 0;
-  /// The recipe with `best` (A) and with `changed` (B). A failure is a result.
-  virtual Trial compare(const Words& best, const Words& changed, double level) = 0;
+  /// The recipe with `best` (A) and with `changed` (B). A failure is a result. `look`: how often this change was
+  /// compared before; each look may take longer than the one before.
+  virtual Trial compare(const Words& best, const Words& changed, double level, int64_t look) = 0;
   /// Whether the time for trials is up, or the user has stopped the tuning.
   virtual bool over() const = 0;
 };
@@ -80,7 +81,12 @@ double level_of_trial(double level, size_t number);
 /// `words` with those of `more`, which replace earlier ones for the same key.
 Words merged(const Words& words, const Words& more);
 
-/// Continues `so_far`, whose steps are not repeated. `keep` is called after every step.
+/// How often a change is compared at most.
+inline constexpr int64_t kMostLooks = 3;
+
+/// Every candidate gets a short look first, the most promising one first. Those that seemed to pay, but were not
+/// decided, get longer looks once there is no other candidate left. Continues `so_far`, whose steps are not repeated.
+/// `keep` is called after every step.
 Tuning tune(TuningBench& bench, const TuningOptions& options, Tuning so_far,
             const std::function<void(const Tuning&)>& keep);
 
