@@ -129,7 +129,7 @@ class TuneSession {
             .goal = goal_,
             .ranks = ranks_,
             .diagnosis_s = std::min(12.0, budget_s_ / 10),
-            .least_trial_s = std::min(15.0, budget_s_ / 5),
+            .least_trial_s = std::min(25.0, budget_s_ / 5),  // of which a ResNet takes ten to start
             .most_trial_s = std::max(60.0, budget_s_ / 8),
             .trials_until = after((1 - kShareOfFinal) * budget_s_),
             .stop = &stop_signal(),

@@ -45,7 +45,8 @@ def test_a_pipeline_goes_on_too_and_its_checkpoint_loads_into_one_rank(trainopt)
     assert result.code == 0 and "restart 1 of 1: goes on after step 6" in result.err, result
     assert launch(trainopt, 2, "--run-dir", "uninterrupted", STEPS, stages).code == 0
     assert losses(trainopt.folder / "out") == losses(trainopt.folder / "uninterrupted")
-    alone = trainopt("run", "tiny.yaml", "train.max_steps=10", "checkpoint.resume=out/checkpoints/latest", "--run-dir", "alone")
+    newest = "checkpoint.resume=out/checkpoints/latest"
+    alone = trainopt("run", "tiny.yaml", "train.max_steps=10", newest, "--run-dir", "alone")
     assert alone.code == 0 and "resumes after step 9" in alone.out, alone
     assert len(records(trainopt.folder / "alone")) == 1
 
