@@ -19,7 +19,7 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr int64_t kWarmupSteps = 2, kEnoughSteps = 8;  // of a diagnosis
-constexpr double kStepsOfShortLook = 60;               // fifteen blocks of four turns, if a turn is a step
+constexpr double kStepsOfShortLook = 120;  // half of them in turns, the rest to start and to compare numbers
 constexpr const char* kTurn = "50ms";  // a change that makes a job ten times as fast then takes half a second a turn
 
 Verdict verdict_of(const Json& result) {
