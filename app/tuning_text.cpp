@@ -13,7 +13,7 @@ std::string faster(double ratio) {
 
 std::string less(double ratio) { return fmt::format("{:+.1f} %", 100 * (1 / ratio - 1)); }
 
-/// "; memory 812 MiB before, 431 MiB after"; empty if it is not known.
+/// A line, "peak memory of a rank: 812 MiB before, 431 MiB after"; empty if it is not known.
 std::string before_and_after(const CommandBench::Final& last, const char* key, const char* what, const char* unit) {
   if (!last.before.is_object()) return "";
   const Json &before = last.before.at(key), &after = last.after.at(key);

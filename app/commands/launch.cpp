@@ -97,7 +97,7 @@ std::vector<std::string> command_line(const LaunchOptions& options, const Output
 
 Command add_launch(CLI::App& app) {
   CLI::App* command = app.add_subcommand(
-      "launch", "Start several ranks on this machine: launch -n 2 -- run RECIPE, or compare or ablate");
+      "launch", "Start several ranks on this machine: launch -n 2 -- run RECIPE, or compare, ablate or tune");
   const auto options = std::make_shared<LaunchOptions>();
   command->add_option("-n,--nproc-per-node", options->count, "Ranks on this machine; auto: one per GPU")->required();
   command->add_option("--nnodes", options->nodes, "Number of machines; run this command on each of them")
