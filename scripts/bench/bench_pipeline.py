@@ -53,8 +53,8 @@ def run(folder: Path, file: Path, micro_batches: int, schedule: str) -> tuple[fl
     if done.returncode != 0:
         sys.exit(f"{' '.join(map(str, command))}\n{done.stderr[-2000:]}")
     shares = re.search(r"2 stages of (\d+) and (\d+) % of the operations", done.stdout)
-    receipt = json.loads((out / "summary.json").read_text())["receipts"]["pipeline"]["observed"]
-    waited = re.search(r"waited (\d+) % of the time", receipt)
+    receipts = json.loads((out / "summary.json").read_text())["receipts"].values()
+    waited = re.search(r"waited (\d+) % of the time", " ".join(receipt["observed"] for receipt in receipts))
     subprocess.run(["rm", "-r", str(out)], check=True)
     return int(shares[1]) / 100, int(shares[2]) / 100, int(waited[1]) / 100
 
