@@ -64,8 +64,8 @@ std::vector<CLI::Option*> MeasureOptions::add_to(CLI::App& command, const std::s
 CompareOptions MeasureOptions::options() const {
   CompareOptions options;
   options.level = share("--level", level);
-  if (options.level < 0.5 || options.level > 0.9999)
-    throw UserError(fmt::format("--level must be between 50% and 99.99%: {}", level));
+  if (options.level < 0.5 || options.level > kHighestLevel)
+    throw UserError(fmt::format("--level must be between 50% and {:g}%: {}", 100 * kHighestLevel, level));
   options.min_effect = share("--min-effect", min_effect);
   if (precision) options.precision = share("--precision", *precision);
   options.repeats = repeats;

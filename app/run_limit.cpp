@@ -11,6 +11,12 @@ namespace {
 
 constexpr size_t kShownAdvice = 3;
 
+/// Those with an estimated gain above the noise.
+std::vector<Proposal> standing_out(std::vector<Proposal> proposals) {
+  std::erase_if(proposals, [](const Proposal& each) { return !each.stands_out; });
+  return proposals;
+}
+
 RunTimes times_of(const Plan& plan, const RunOutcome& outcome, const StepTimes& step, int64_t steps, double records_s) {
   RunTimes times{.steps = steps,
                  .step = step,
@@ -36,8 +42,8 @@ std::string quoted(const std::string& text) {
   return result + "'";
 }
 
-std::vector<Proposal> shown(const std::vector<Proposal>& advice) {
-  std::vector<Proposal> best = best_of_each_rule(advice);
+std::vector<Proposal> shown(const std::vector<Proposal>& proposals) {
+  std::vector<Proposal> best = best_of_each_rule(standing_out(proposals));
   if (best.size() > kShownAdvice) best.resize(kShownAdvice);
   return best;
 }
@@ -46,7 +52,8 @@ std::string command_for(const Proposal& proposal, const fs::path& run_dir, int64
   std::string command = ranks > 1 ? fmt::format("trainopt launch -n {} -- compare ", ranks) : "trainopt compare ";
   command += quoted((run_dir / "recipe.yaml").string());
   for (const std::string& word : proposal.change) command += " --with " + quoted(word);
-  return command;
+  const std::string_view part = proposal.rule->part;
+  return command + (part == "evaluation" || part == "checkpoints" ? " --whole" : "");  // which is otherwise left out
 }
 
 }  // namespace
@@ -56,8 +63,8 @@ std::optional<RunDiagnosis> diagnose(const Recipe& recipe, const Plan& plan, con
   const auto step = summary.step_times();
   if (!step) return std::nullopt;
   const RunTimes times = times_of(plan, outcome, *step, summary.steps(), records_s);
-  RunDiagnosis diagnosis{.limit = find_limit(times), .advice = {}};
-  diagnosis.advice =
+  RunDiagnosis diagnosis{.limit = find_limit(times), .proposals = {}};
+  diagnosis.proposals =
       propose({.recipe = recipe,
                .plan = plan,
                .times = times,
@@ -69,16 +76,21 @@ std::optional<RunDiagnosis> diagnose(const Recipe& recipe, const Plan& plan, con
 }
 
 Json to_json(const std::optional<RunDiagnosis>& diagnosis, const fs::path& run_dir, const Plan& plan) {
-  Json json = {{"limit", diagnosis ? to_json(diagnosis->limit) : Json()}, {"advice", Json::array()}};
+  Json json = {{"limit", diagnosis ? to_json(diagnosis->limit) : Json()},
+               {"advice", Json::array()},
+               {"candidates", Json::array()}};
   if (!diagnosis) return json;
-  for (const Proposal& each : diagnosis->advice)
-    json["advice"].push_back({{"what", each.rule->what},
-                              {"change", each.change},
-                              {"estimated_ratio", each.ratio},
-                              {"exactness", word_of(each.exactness)},
-                              {"evidence", each.evidence},
-                              {"needs", each.rule->needs},
-                              {"command", command_for(each, run_dir, plan.position.ranks)}});
+  for (const Proposal& each : diagnosis->proposals)
+    json["candidates"].push_back({{"what", each.rule->what},
+                                  {"change", each.change},
+                                  {"from", each.from ? Json(*each.from) : Json()},
+                                  {"estimated_ratio", each.ratio},
+                                  {"exactness", word_of(each.exactness)},
+                                  {"evidence", each.evidence},
+                                  {"needs", each.rule->needs},
+                                  {"command", command_for(each, run_dir, plan.position.ranks)}});
+  for (size_t i = 0; i < diagnosis->proposals.size(); ++i)
+    if (diagnosis->proposals[i].stands_out) json["advice"].push_back(json["candidates"][i]);
   return json;
 }
 
@@ -87,9 +99,9 @@ std::vector<SwitchLine> lines_of(const std::optional<RunDiagnosis>& diagnosis, c
   std::vector<SwitchLine> lines;
   if (!diagnosis) return lines;
   lines.push_back({"limited by", diagnosis->limit.text});
-  for (const Proposal& each : shown(diagnosis->advice)) {
+  for (const Proposal& each : shown(diagnosis->proposals)) {
     std::string needs = *each.rule->needs ? fmt::format("; needs {}", each.rule->needs) : "";
-    if (each.exactness == Exactness::new_math) needs += "; trains something else";
+    if (each.exactness == Exactness::new_math) needs += "; changes the training";
     lines.push_back({"advice", fmt::format("{}, estimated {:+.0f} % ({}{}); measure it: {}", each.rule->what,
                                            100 * (each.ratio - 1), each.evidence, needs,
                                            command_for(each, run_dir, plan.position.ranks))});

@@ -17,16 +17,17 @@ std::string last_line(const std::string& text) {
 }  // namespace
 
 CommandEnd run_self(const std::vector<std::string>& words, const std::filesystem::path& folder, int64_t ranks,
-                    const std::atomic<int>* stop) {
+                    const CommandLimits& limits) {
   std::vector<std::string> all{this_program().string()};
   if (ranks > 1)
     for (const std::string& word : {std::string("launch"), std::string("-n"), std::to_string(ranks), std::string("--")})
       all.push_back(word);
   all.insert(all.end(), words.begin(), words.end());
-  return run_command(all, folder, stop);
+  return run_command(all, folder, limits);
 }
 
 std::string failure_of(const CommandEnd& end) {
+  if (end.took_too_long) return "failed: it took too long and was ended";
   std::string line = last_line(end.errors);
   if (line.starts_with("trainopt: ")) line = line.substr(10);
   if (line.empty()) line = end.code > 128 ? fmt::format("ended by signal {}", end.code - 128) : "no message";

@@ -12,9 +12,9 @@
 namespace trainopt {
 
 /// `words`: the command and its arguments. With several ranks it starts under `trainopt launch`. Its output goes to
-/// files in `folder`, which must exist. `stop`: as in run_command().
+/// files in `folder`, which must exist.
 CommandEnd run_self(const std::vector<std::string>& words, const std::filesystem::path& folder, int64_t ranks = 1,
-                    const std::atomic<int>* stop = nullptr);
+                    const CommandLimits& limits = {});
 
 /// "failed (exit code 5): …", with the last line that the command wrote to standard error.
 std::string failure_of(const CommandEnd& end);

@@ -13,6 +13,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 
 namespace trainopt {
 namespace fs = std::filesystem;
@@ -21,6 +22,19 @@ namespace {
 constexpr int64_t kWarmupSteps = 2, kEnoughSteps = 8;  // of a diagnosis
 constexpr double kStepsOfShortLook = 120;  // half of them in turns, the rest to start and to compare numbers
 constexpr const char* kTurn = "50ms";  // a change that makes a job ten times as fast then takes half a second a turn
+
+constexpr double kMostRooflineS = 60;
+
+/// When a command that should take so long is ended: twice as late, and after the time that a large model may take to
+/// start.
+double most_s(double seconds) { return 2 * seconds + 180; }
+
+/// Steps after which the recipe's evaluations, checkpoints and records repeat.
+int64_t period_of(const Recipe& recipe) {
+  const int64_t pauses =
+      std::lcm(recipe.evaluation.every_n_steps.value_or(1), recipe.checkpoint.every_n_steps.value_or(1));
+  return recipe.logging.sinks.empty() ? pauses : std::lcm(pauses, recipe.logging.every_n_steps);
+}
 
 Verdict verdict_of(const Json& result) {
   for (const auto each : {Verdict::pays, Verdict::costs, Verdict::no_effect})
@@ -59,9 +73,7 @@ Trial trial_from(const Json& result, TuningGoal goal) {
 
 }  // namespace
 
-bool CommandBench::over() const {
-  return (options_.stop && *options_.stop != 0) || -seconds_since(options_.trials_until) < options_.least_trial_s;
-}
+bool CommandBench::over() const { return stopped() || -seconds_since(options_.trials_until) < options_.least_trial_s; }
 
 fs::path CommandBench::new_folder(const std::string& name) {
   for (int64_t number = 1;; ++number) {
@@ -88,8 +100,8 @@ Json CommandBench::summary_of_run(const fs::path& folder, const fs::path& recipe
       run_self({"run", recipe.string(), "--run-dir", out.string(), "--quiet", "train.max_steps=1000000000",
                 "train.epochs=null", fmt::format("train.max_time={}s", seconds), "checkpoint.at_end=false",
                 "evaluation.at_end=false", fmt::format("bench.warmup_steps={}", kWarmupSteps)},
-               folder, options_.ranks, options_.stop);
-  if (end.code != 0 && !over())
+               folder, options_.ranks, {.stop = options_.stop, .seconds = most_s(seconds)});
+  if (end.code != 0 && !stopped())
     throw UserError("the recipe cannot be tuned because it does not run: " + failure_of(end),
                     end.code < 10 ? static_cast<ExitCode>(end.code) : ExitCode::recipe);
   return end.code == 0 ? parse_json(read_file(out / "summary.json", ExitCode::storage)) : Json();
@@ -110,10 +122,9 @@ Diagnosis CommandBench::diagnose_time(const Words& changes) {
     summary = summary_of_run(folder, file, 4 * options_.diagnosis_s);
   Diagnosis diagnosis;
   if (!summary.is_object()) return diagnosis;
-  if (const Json& step = summary.at("step_ms"); step.is_object() && step.at("p50").is_number())
-    step_s_ = step.at("p50").get<double>() / 1e3;
+  if (const double steps = summary.at("steps"); steps > 0) step_s_ = summary.at("wall_s").get<double>() / steps;
   if (summary.at("limit").is_object()) diagnosis.limit = summary.at("limit").at("text");
-  for (const Json& advice : summary.at("advice")) diagnosis.candidates.push_back(candidate_from(advice));
+  for (const Json& each : summary.at("candidates")) diagnosis.candidates.push_back(candidate_from(each));
   return diagnosis;
 }
 
@@ -141,7 +152,7 @@ Diagnosis CommandBench::diagnose_memory(const Words& changes) {
   return diagnosis;
 }
 
-Json CommandBench::compare_in(const fs::path& folder, const Words& a, const Words& b, const Words& how,
+Json CommandBench::compare_in(const fs::path& folder, const Words& a, const Words& b, const Words& how, double seconds,
                               Trial& trial) try {
   Words words{"compare",
               write_recipe(folder, "a", a).string(),
@@ -155,7 +166,8 @@ Json CommandBench::compare_in(const fs::path& folder, const Words& a, const Word
               "--run-dir",
               (folder / "result").string()};
   words.insert(words.end(), how.begin(), how.end());
-  const CommandEnd end = run_self(words, folder, options_.ranks, options_.stop);
+  words.insert(words.end(), {"--budget", fmt::format("{:.0f}s", seconds)});
+  const CommandEnd end = run_self(words, folder, options_.ranks, {.stop = options_.stop, .seconds = most_s(seconds)});
   if (end.code != 0) {
     trial.failure = failure_of(end);
     return {};
@@ -168,25 +180,38 @@ Json CommandBench::compare_in(const fs::path& folder, const Words& a, const Word
   return {};
 }
 
+std::string CommandBench::why_not_comparable(const Words& best, const Words& changed) const {
+  const auto a = with_words(options_.recipe, best, options_.ranks),
+             b = with_words(options_.recipe, changed, options_.ranks);
+  if (!a || !b) return "";  // the comparison says why
+  if (options_.ranks > 1 && a->checkpoint.every_n_steps != b->checkpoint.every_n_steps)
+    return "not measured: a comparison of several ranks leaves checkpoints out";
+  constexpr int64_t kTurns = 8;  // of two blocks
+  const int64_t period = std::lcm(period_of(*a), period_of(*b));
+  const double needed_s = kTurns * static_cast<double>(period) * step_s_;
+  if (needed_s <= options_.most_trial_s) return "";
+  return fmt::format("not measured: turns would have to be multiples of {}, and {} of them take {:.0f} s",
+                     counted(period, "step"), kTurns, needed_s);
+}
+
 Trial CommandBench::compare(const Words& best, const Words& changed, double level, int64_t look) {
   const double left = -seconds_since(options_.trials_until);
   const double short_look = std::clamp(kStepsOfShortLook * step_s_, options_.least_trial_s, options_.most_trial_s);
   const double long_look = options_.most_trial_s * static_cast<double>(look);
   const double budget = std::clamp(left, options_.least_trial_s, std::max(short_look, long_look));
-  Words how{"--level", fmt::format("{}", level), "--budget", fmt::format("{:.0f}s", budget)};
+  Words how{"--level", fmt::format("{}", level)};
   if (options_.goal == TuningGoal::memory)  // what two processes take alone
     how.insert(how.end(), {"--own-processes", "--repeats", "2"});
-  Trial trial;
-  compare_in(new_folder("trial"), best, changed, how, trial);
+  Trial trial{.failure = why_not_comparable(best, changed)};
+  if (trial.failure.empty()) compare_in(new_folder("trial"), best, changed, how, budget, trial);
   return trial;
 }
 
 CommandBench::Final CommandBench::confirm(const Words& changes, double level, double budget_s) {
   Final last;
-  const Json result = compare_in(new_folder("final"), {}, changes,
-                                 {"--own-processes", "--level", fmt::format("{}", level), "--precision", "2%",
-                                  "--budget", fmt::format("{:.0f}s", budget_s)},
-                                 last.trial);
+  const Json result =
+      compare_in(new_folder("final"), {}, changes,
+                 {"--own-processes", "--level", fmt::format("{}", level), "--precision", "2%"}, budget_s, last.trial);
   if (!result.is_object()) return last;
   if (const Json& pairs = result.at("pairs"); pairs.is_number()) last.pairs = pairs.get<int64_t>();
   last.before = result.at("arms").at("a");
@@ -196,8 +221,9 @@ CommandBench::Final CommandBench::confirm(const Words& changes, double level, do
 
 void CommandBench::measure_peaks() {
   const fs::path folder = new_folder("roofline");
-  if (const CommandEnd end = run_self({"roofline", "--quiet"}, folder, 1, options_.stop); end.code != 0)
-    options_.say("the machine's peaks are not known: " + failure_of(end));
+  const CommandEnd end = run_self({"roofline", "--quiet", "device=" + options_.recipe.device}, folder, options_.ranks,
+                                  {.stop = options_.stop, .seconds = most_s(kMostRooflineS)});
+  if (end.code != 0) options_.say("the machine's peaks are not known: " + failure_of(end));
 }
 
 }  // namespace trainopt

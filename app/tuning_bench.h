@@ -40,6 +40,7 @@ class CommandBench : public TuningBench {
   Diagnosis diagnose(const Words& changes) override;
   Trial compare(const Words& best, const Words& changed, double level, int64_t look) override;
   bool over() const override;
+  bool stopped() const override { return options_.stop && *options_.stop != 0; }
 
   struct Final {
     Trial trial;
@@ -53,6 +54,8 @@ class CommandBench : public TuningBench {
 
  private:
   Diagnosis diagnose_time(const Words& changes);
+  /// Why turns of the two recipes cannot be compared in a trial; empty if they can.
+  std::string why_not_comparable(const Words& best, const Words& changed) const;
   /// The limit is what the memory holds; the candidates are those with a lower forecast.
   Diagnosis diagnose_memory(const Words& changes);
   std::filesystem::path new_folder(const std::string& name);
@@ -61,10 +64,11 @@ class CommandBench : public TuningBench {
   std::filesystem::path write_recipe(const std::filesystem::path& folder, const std::string& name,
                                      const Words& changes) const;
   /// What `compare` finds, as its JSON; null with the reason in `trial.failure` if it fails.
-  Json compare_in(const std::filesystem::path& folder, const Words& a, const Words& b, const Words& how, Trial& trial);
+  Json compare_in(const std::filesystem::path& folder, const Words& a, const Words& b, const Words& how, double seconds,
+                  Trial& trial);
 
   CommandBenchOptions options_;
-  double step_s_ = 0;  ///< of the last diagnosis; 0: not known
+  double step_s_ = 0;  ///< of the last diagnosis, with what comes between steps; 0: not known
 };
 
 }  // namespace trainopt

@@ -44,6 +44,20 @@ std::string TuningText::line_of(const TuningStep& step, size_t number) const {
                      step.kept ? "kept" : "not kept: ", step.kept ? "" : step.reason);
 }
 
+std::string TuningText::table_of(const Tuning& tuning) const {
+  std::string text =
+      "| | change | exactness | estimated | measured | level | result |\n|--:|---|---|--:|--:|--:|---|\n";
+  for (size_t i = 0; i < tuning.steps.size(); ++i) {
+    const TuningStep& step = tuning.steps[i];
+    const std::string numbers = measured(step.trial);
+    text += fmt::format("| {} | {}: `{}` | {} | {} | {} | {:.5g} % | {} |\n", i + 1, step.candidate.what,
+                        text_of(step.candidate.change), word_of(step.candidate.exactness),
+                        gain(step.candidate.estimate), numbers.empty() ? "–" : numbers, 100 * step.level,
+                        step.kept ? "kept: " + step.reason : step.reason);
+  }
+  return text;
+}
+
 std::map<std::string, std::string> TuningText::comments(const Tuning& tuning) const {
   std::map<std::string, std::string> comments;
   for (const TuningStep& step : tuning.steps)
@@ -58,8 +72,16 @@ std::string TuningText::final_text(const CommandBench::Final& last) const {
   std::string text = "against the original: " + gain(last.trial.ratio.value_or(1));
   if (const auto& ends = last.trial.interval)
     text += fmt::format(", 95 % interval {} to {}", gain(ends->low), gain(ends->high));
+  else
+    text += ", without an interval: too few pairs were measured";
   if (last.trial.speed) text += ", throughput " + faster(*last.trial.speed);
   text += fmt::format("; {} of fresh processes", counted(last.pairs, "pair"));
+  if (last.trial.numbers_agree == false) text += "; their numbers disagree";
+  if (goal_ != TuningGoal::memory && last.trial.verdict != Verdict::pays)
+    text += fmt::format(
+        "\nnot confirmed ({}): in processes of their own the gain does not show; measure again with a "
+        "longer --budget before you rely on it",
+        trainopt::text(last.trial.verdict));
   if (goal_ == TuningGoal::memory) text += before_and_after(last, "peak_memory_mib", "peak memory of a rank", " MiB");
   if (goal_ == TuningGoal::price)
     text += before_and_after(last, "price_per_million_samples", "price of a million samples", "");
@@ -77,6 +99,7 @@ Json to_json(const CommandBench::Final& last) {
   return {{"ratio", number_or_null(trial.ratio)},
           {"interval", trial.interval ? Json{trial.interval->low, trial.interval->high} : Json()},
           {"speed", number_or_null(trial.speed)},
+          {"numbers_agree", trial.numbers_agree ? Json(*trial.numbers_agree) : Json()},
           {"pairs", last.pairs},
           {"before", of(last.before)},
           {"after", of(last.after)},

@@ -19,6 +19,8 @@ class TuningText {
   std::string measured(const Trial& trial) const;
   /// Two lines on the console.
   std::string line_of(const TuningStep& step, size_t number) const;
+  /// Markdown: every change that was tried, kept or not and why.
+  std::string table_of(const Tuning& tuning) const;
   /// By key: what changed it and what it gained.
   std::map<std::string, std::string> comments(const Tuning& tuning) const;
   /// What the final comparison shows.

@@ -13,6 +13,7 @@
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
+#include <csignal>
 #include <cstdio>
 
 namespace trainopt {
@@ -36,6 +37,11 @@ struct SizeRun {
   double high() const { return samples_per_s * (1 + noise); }
 };
 
+/// By its own account, or killed by the kernel.
+bool ran_out_of_memory(const CommandEnd& end) {
+  return end.code == static_cast<int>(ExitCode::memory) || end.code == 128 + SIGKILL;
+}
+
 class BatchFinder {
  public:
   BatchFinder(const Recipe& recipe, const Machine& machine, fs::path folder, double budget_s)
@@ -47,6 +53,7 @@ class BatchFinder {
         until_(after(budget_s)) {
     const Plan plan = make_plan(recipe_, machine_);
     most_ = plan.data.samples();
+    capacity_ = static_cast<double>(memory_capacity(plan));
     least_ = plan.model.layers.batch_norms > 0 ? 2 : 1;
     create_folders(folder_);
     write_file(folder_ / "recipe.yaml", recipe_yaml(without_runs(recipe_)));
@@ -108,8 +115,7 @@ class BatchFinder {
 
   bool fits(int64_t batch) const {
     const auto bytes = forecast(batch);
-    const auto capacity = static_cast<double>(memory_capacity(make_plan(recipe_, machine_)));
-    return bytes && static_cast<double>(*bytes) <= MemoryForecast::kUsableShare * capacity;
+    return bytes && static_cast<double>(*bytes) <= MemoryForecast::kUsableShare * capacity_;
   }
 
   /// By doubling and halving; 0 if none does.
@@ -135,9 +141,11 @@ class BatchFinder {
     const CommandEnd end =
         run_self({"run", (folder_ / "recipe.yaml").string(), "--run-dir", (folder / "run").string(), "--quiet",
                   fmt::format("data.batch_size={}", batch), fmt::format("train.max_time={}s", seconds)},
-                 folder, 1, &stop_signal());
+                 folder, 1, {.stop = &stop_signal()});
     if (end.code != 0) {
       run.failure = failure_of(end);
+      if (!ran_out_of_memory(end) && stop_signal() == 0)
+        throw UserError(fmt::format("a batch of {} {}", batch, run.failure), ExitCode::recipe);
       return run;
     }
     const Json summary = parse_json(read_file(folder / "run" / "summary.json", ExitCode::storage));
@@ -150,6 +158,9 @@ class BatchFinder {
     run.samples_per_s = rate;
     run.noise = noise.is_object() && noise.at("noise_pct").is_number() ? noise.at("noise_pct").get<double>() / 100 : 0;
     run.peak_mib = summary.at("peak_memory_mib").is_number() ? summary.at("peak_memory_mib").get<double>() : 0;
+    if (const double share = run.peak_mib * 0x1p20 / capacity_; share > MemoryForecast::kUsableShare)
+      run.failure = fmt::format("leaves too little: its peak is {:.0f} % of the memory, and {:.0f} % may be used",
+                                100 * share, 100 * MemoryForecast::kUsableShare);
     return run;
   }
 
@@ -182,6 +193,7 @@ class BatchFinder {
   const double run_s_, verify_s_;
   const Clock::time_point until_;
   int64_t least_ = 1, most_ = 1, number_ = 0;
+  double capacity_ = 0;  ///< bytes
   std::vector<SizeRun> runs_;
   std::optional<int64_t> largest_;
 };
@@ -217,7 +229,7 @@ void print(const BatchFinder& finder, const fs::path& folder) {
   if (const auto enough = finder.enough())
     std::printf("throughput         no larger batch is faster than %s, beyond the noise\n",
                 counted(*enough, "sample").c_str());
-  std::printf("A larger batch trains something else unless the learning rate follows; %s has the runs\n",
+  std::printf("A larger batch changes the training unless the learning rate follows; %s has the runs\n",
               folder.c_str());
 }
 

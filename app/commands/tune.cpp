@@ -100,7 +100,6 @@ class TuneSession {
     }
     const Json shown_last = last ? to_json(*last) : Json();
     keep(tuning_, shown_last);
-    write_tuned();
     if (arguments_.json)
       print_json(result_of(tuning_, shown_last));
     else
@@ -169,6 +168,10 @@ class TuneSession {
     state["goal"] = word_of(goal_);
     write_file(state_file(), json_text(state, 2) + "\n");
     write_file(folder_ / "result.json", json_text(result_of(tuning, last), 2) + "\n");
+    write_file(folder_ / "steps.md", text_.table_of(tuning));
+    const auto tuned = with_words(recipe_, tuning.change(), ranks_);
+    TRAINOPT_CHECK(tuned.has_value());
+    write_file(folder_ / "tuned.yaml", annotated(recipe_yaml(*tuned), text_.comments(tuning)));
   }
 
   Json result_of(const Tuning& tuning, const Json& last) const {
@@ -179,6 +182,7 @@ class TuneSession {
                    {"interval", of_last("interval")},
                    {"pairs", of_last("pairs")},
                    {"speed", of_last("speed")},
+                   {"numbers_agree", of_last("numbers_agree")},
                    {"before", of_last("before")},
                    {"after", of_last("after")},
                    {"failure", of_last("failure")},
@@ -187,20 +191,15 @@ class TuneSession {
     return result;
   }
 
-  void write_tuned() const {
-    const auto tuned = with_words(recipe_, tuning_.change(), ranks_);
-    TRAINOPT_CHECK(tuned.has_value());
-    write_file(folder_ / "tuned.yaml", annotated(recipe_yaml(*tuned), text_.comments(tuning_)));
-  }
-
   void print(const std::optional<CommandBench::Final>& last) const {
     for (const Candidate& each : tuning_.not_allowed)
-      say(fmt::format("not tried without --allow new_math, because it trains something else: {} ({})",
+      say(fmt::format("not tried without --allow new_math, because it changes the training: {} ({})",
                       text_of(each.change), each.what));
     const Words change = tuning_.change();
-    std::string text = change.empty() ? "nothing that was tried pays" : "kept: " + text_of(change);
+    std::string text = change.empty() ? "no change paid" : "kept: " + text_of(change);
     if (last) text += "\n" + text_.final_text(*last);
-    std::printf("\n%s\n%s; %s has tuned.yaml and result.json\n", text.c_str(), tuning_.ended.c_str(), folder_.c_str());
+    std::printf("\n%s\n%s; %s has tuned.yaml, steps.md and result.json\n", text.c_str(), tuning_.ended.c_str(),
+                folder_.c_str());
   }
 
   const TuneArguments& arguments_;
@@ -222,7 +221,8 @@ Command add_tune(CLI::App& app) {
       "tune", "Find what limits a recipe, try the changes that should help, and keep those that are measured to pay");
   const auto arguments = std::make_shared<TuneArguments>();
   command->add_option("--budget", arguments->budget, "Time for everything, such as 15m")->capture_default_str();
-  command->add_option("--allow", arguments->allow, "new_math: also try changes that train something else")
+  command
+      ->add_option("--allow", arguments->allow, "new_math: also try what changes the training, such as a larger batch")
       ->type_name("new_math")
       ->allow_extra_args(false);
   command

@@ -1,6 +1,7 @@
 #include "advice/limit.h"
 
 #include "base/counted.h"
+#include "statistics/verdict.h"
 
 #include <fmt/format.h>
 
@@ -37,6 +38,7 @@ class Parts {
   }
 
   std::vector<Part> take() { return std::move(parts_); }
+  double update_pct() const { return update_pct_; }
 
  private:
   void add(const std::string& name, double share_pct, const std::string& what, const std::string& evidence = "",
@@ -81,7 +83,7 @@ class Parts {
     const StepTimes& step = times_.step;
     double passes = of_step_ms(step.forward_ms.value_or(0) + step.backward_ms.value_or(0)) - of_step(step.exposed_pct);
     if (!step.forward_ms) passes = of_step(100 - step.data_wait_pct.value_or(0) - step.exposed_pct.value_or(0));
-    double update = of_step_ms(step.update_ms.value_or(0));
+    double update = update_pct_ = of_step_ms(step.update_ms.value_or(0));
     if (const double launches = launches_pct(); launches > 0) {
       const double both = passes + update;
       const double share = std::min(launches, both);
@@ -112,6 +114,7 @@ class Parts {
   const RunTimes& times_;
   double mean_ms_, wall_s_ = 0;
   double of_steps_ = 0;  ///< share of the steps in all time
+  double update_pct_ = 0;
   std::vector<Part> parts_;
 };
 
@@ -128,15 +131,17 @@ std::string text_of(const Part& part, const std::vector<Part>& parts) {
 }  // namespace
 
 Limit find_limit(const RunTimes& times) {
-  std::vector<Part> parts = Parts(times).take();
+  Parts found_parts(times);
+  std::vector<Part> parts = found_parts.take();
   std::stable_sort(parts.begin(), parts.end(), [](const Part& a, const Part& b) { return a.share_pct > b.share_pct; });
-  Limit limit{.name = "nothing", .noise_pct = times.step.noise_pct};
+  Limit limit{.name = "nothing", .noise_pct = times.step.noise_pct, .update_pct = found_parts.update_pct()};
   for (const Part& part : parts) limit.parts.push_back(part);
   if (!times.step.noise_pct) {
     limit.text = "nothing stands out: too few steps were measured to tell a cost from noise";
     return limit;
   }
-  const auto stands_out = [&](const Part& part) { return part.share_pct > *times.step.noise_pct; };
+  const double least = std::max(*times.step.noise_pct, 100 * SequentialOptions().min_effect);
+  const auto stands_out = [&](const Part& part) { return part.share_pct > least; };
   auto found =
       std::find_if(parts.begin(), parts.end(), [&](const Part& part) { return part.avoidable && stands_out(part); });
   if (found == parts.end())

@@ -39,11 +39,12 @@ struct Limit {
   std::string what, evidence;  ///< "waiting for data"; empty if there is none
   std::optional<double> share_pct, noise_pct;
   std::vector<TimePart> parts;  ///< of the time, the largest first
+  double update_pct = 0;        ///< of the time, for the update with the starts of its operations
 };
 
 /// Waiting, copying, evaluating and the like can be avoided altogether, computing cannot. So the limit is the largest
-/// part that can be avoided, unless it is smaller than the noise of the measured speed: then it is what most of the
-/// rest computes. "nothing" if the run is too short to know its noise.
+/// part that can be avoided, unless it is smaller than the noise of the measured speed, or than what a comparison calls
+/// *no effect*: then it is what most of the rest computes. "nothing" if the run is too short to know its noise.
 Limit find_limit(const RunTimes& times);
 
 Json to_json(const Limit& limit);

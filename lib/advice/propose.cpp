@@ -1,5 +1,6 @@
 #include "advice/rules.h"
 #include "recipe/recipe_io.h"
+#include "statistics/verdict.h"
 
 #include <fmt/format.h>
 
@@ -31,29 +32,43 @@ Exactness exactness_of(const Rule& rule, const Situation& s) {
   return rule.cuts_batch && s.plan.model.layers.batch_norms > 0 ? Exactness::new_math : rule.exactness;
 }
 
+/// The recipe's number for the first key of a change; null if it has none.
+std::optional<double> number_before(const Json& recipe, const Words& change) {
+  const std::string key = change.front().substr(0, change.front().find('='));
+  const size_t dot = key.find('.');
+  const Json& section = recipe.at(key.substr(0, dot));
+  const Json value = section.value(key.substr(dot + 1), Json());
+  return value.is_number() ? std::optional(value.get<double>()) : std::nullopt;
+}
+
 }  // namespace
 
 double Situation::share(std::string_view part) const {
+  if (part == "computing") return share("compute") + share("memory bandwidth") + share("launches");
+  if (part == "update" && limit.update_pct > 0) return limit.update_pct / 100;
   double sum = 0;
   for (const TimePart& each : limit.parts) {
-    const bool computes = each.name == "compute" || each.name == "memory bandwidth" || each.name == "launches";
-    if (each.name == part || (part == "computing" && computes)) sum += each.share_pct / 100;
+    const bool per_step = each.name == "launches" || each.name == "update" || each.name == "exchange";
+    if (each.name == part || (part == "per step" && per_step)) sum += each.share_pct / 100;
   }
   return sum;
 }
 
 std::vector<Proposal> propose(const Situation& s) {
   std::vector<Proposal> all;
-  if (!s.limit.noise_pct) return all;
+  const double least = 1 + SequentialOptions().min_effect;
+  const Json recipe = recipe_json(s.recipe);
   for (const Rule& rule : rules()) {
     const double share = s.share(rule.part);
     for (const Words& change : rule.changes(s)) {
       const double ratio = 1 / (1 - std::min(0.99, share * std::clamp(rule.saved(s, change), 0.0, 1.0)));
-      if (100 * (ratio - 1) <= *s.limit.noise_pct || !works_here(s, change)) continue;
+      if (ratio <= least || !works_here(s, change)) continue;
       all.push_back({.rule = &rule,
                      .change = change,
                      .exactness = exactness_of(rule, s),
                      .ratio = ratio,
+                     .stands_out = s.limit.noise_pct && 100 * (ratio - 1) > *s.limit.noise_pct,
+                     .from = number_before(recipe, change),
                      .evidence = fmt::format("{} is {:.0f} % of the time", rule.part, 100 * share)});
     }
   }

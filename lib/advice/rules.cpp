@@ -20,8 +20,11 @@ bool has_loader(const Situation& s) { return s.plan.data.dataset && !s.plan.data
 bool has_threads(const Situation& s) { return has_loader(s) && s.plan.loader.num_workers > 0; }
 bool reads_images(const Situation& s) { return s.recipe.data.dataset == DatasetKind::image_folder; }
 bool convolves(const Situation& s) { return s.plan.model.layers.convolutions() > 0; }
-bool is_sharded(const Situation& s) { return s.recipe.parallel.sharding_strategy != ShardingStrategy::none; }
 bool recomputes(const Situation& s) { return s.recipe.optimizations.activation_checkpointing.on; }
+bool multiplies_in_16_bits(const Situation& s) { return s.recipe.optimizations.amp.on; }
+bool multiplies_in_32_bits(const Situation& s) { return !multiplies_in_16_bits(s); }
+/// Only zero3 exchanges more than plain data parallelism does: it gathers the weights once more.
+bool gathers_twice(const Situation& s) { return s.recipe.parallel.sharding_strategy == ShardingStrategy::zero3; }
 bool fills_memory(const Situation& s) { return s.memory_peak_pct.value_or(0) > 80; }
 
 using Changes = std::function<std::vector<Words>(const Situation&)>;
@@ -39,15 +42,8 @@ auto saves(double share) {
   return [share](const Situation&, const Words&) { return share; };
 }
 
+/// The share of the products' time that another type saves, by the measured peaks.
 double of_products(const Situation& s, const std::string& from, const std::string& to) {
-  double before = 0, after = 0;
-  for (const ModelProduct& product : s.products) {
-    const auto a = product.times.find(from), b = product.times.find(to);
-    if (a == product.times.end() || b == product.times.end()) return 0;
-    before += static_cast<double>(product.calls) * (a->second.forward_s + a->second.backward_s);
-    after += static_cast<double>(product.calls) * (b->second.forward_s + b->second.backward_s);
-  }
-  if (before > 0) return 1 - after / before;
   if (!s.peaks) return 0;
   const auto a = s.peaks->products.find(from), b = s.peaks->products.find(to);
   if (a == s.peaks->products.end() || b == s.peaks->products.end()) return 0;
@@ -80,14 +76,16 @@ std::vector<Words> fewer_threads(const Situation& s) {
   return all;
 }
 
-/// Threads load while the step computes. On a CPU both share the cores: loading takes its share of all of them.
+/// Threads load while the step computes, and a step takes as long as the slower of the two. Without threads the waiting
+/// is all of the loading; with them they were busy all the time, or there would be no waiting. On a CPU the cores that
+/// load do not compute.
 double saved_by_threads(const Situation& s, const Words& change) {
   const auto threads = static_cast<double>(std::stoll(change[0].substr(change[0].find('=') + 1)));
-  const auto now = static_cast<double>(std::max<int64_t>(1, s.plan.loader.num_workers));
-  const auto cores = static_cast<double>(s.plan.machine.cores);
-  if (!on_cpu(s)) return 1 - std::max(0.0, now / threads - s.share("computing") / std::max(1e-9, s.share("loader")));
-  return cores > 1 && s.plan.loader.num_workers == 0 ? 1 - 1 / cores
-                                                     : std::max(0.0, 1 - now / std::min(threads, cores));
+  const auto now = static_cast<double>(s.plan.loader.num_workers), cores = static_cast<double>(s.plan.machine.cores);
+  const double waiting = s.share("loader"), rest = 1 - waiting, loading = now > 0 ? now : waiting;  // of one thread
+  const double loaded = loading / (on_cpu(s) ? std::min(threads, cores) : threads);
+  const double computed = on_cpu(s) ? rest + loading / cores : rest;
+  return waiting > 0 ? (1 - std::max(loaded, computed)) / waiting : 0;
 }
 
 double saved_by_scaled_decoding(const Situation& s, const Words&) {
@@ -96,6 +94,13 @@ double saved_by_scaled_decoding(const Situation& s, const Words&) {
 
 double saved_by_cache(const Situation& s, const Words&) {
   return s.times.loader ? (s.times.loader->read_pct + s.times.loader->decode_pct) / 100 : 0.5;
+}
+
+std::vector<Words> prefetch_more(const Situation& s) {
+  constexpr int64_t kEnough = 16;
+  const int64_t more = 2 * s.recipe.data.prefetch_factor;
+  return has_threads(s) && more <= kEnough ? std::vector<Words>{{fmt::format("data.prefetch_factor={}", more)}}
+                                           : std::vector<Words>();
 }
 
 /// With the resize the loader only decodes; without it only the conversion to floating point moves.
@@ -159,17 +164,18 @@ std::vector<Words> larger_batches(const Situation& s) {
   return all;
 }
 
-/// The starts of operations, of which there are as many for a larger batch.
 double saved_by_larger_batch(const Situation& s, const Words& change) {
   const auto batch = static_cast<double>(std::stoll(change[0].substr(change[0].find('=') + 1)));
-  const double starts = s.share("computing") > 0 ? s.share("launches") / s.share("computing") : 0;
-  return (1 - static_cast<double>(s.plan.data.batch_size) / batch) * starts;
+  return 1 - static_cast<double>(s.plan.data.batch_size) / batch;
 }
 
 double saved_by_16_bits(const Situation& s, const Words&) {
-  const bool measured = s.peaks || !s.products.empty();
-  if (!measured && !on_cpu(s)) return 0.4;  // every GPU that is supported multiplies faster so
+  if (!s.peaks && !on_cpu(s)) return 0.4;  // every GPU that is supported multiplies faster so
   return multiplying(s) * std::max(0.0, of_products(s, "float32", "bfloat16"));
+}
+/// Where the processor multiplies 16-bit numbers in software, or most of the time goes into casts.
+double saved_by_32_bits(const Situation& s, const Words&) {
+  return std::max(0.0, of_products(s, "bfloat16", "float32"));
 }
 double saved_by_rounding(const Situation& s, const Words&) {
   return multiplying(s) * std::max(0.0, of_products(s, "float32", kRoundedFloat32));
@@ -217,7 +223,7 @@ const std::vector<Rule> kRules{
     // part, what, changes, share saved, exactness, needs
     {"loader", "load with more threads", more_threads, saved_by_threads, same_bits, ""},
     {"computing", "load with fewer threads", fewer_threads, saves(0.1), same_bits, ""},
-    {"loader", "prefetch more batches", change({"data.prefetch_factor=4"}, has_threads), saves(0.1), same_bits, ""},
+    {"loader", "prefetch more batches", prefetch_more, saves(0.1), same_bits, ""},
     {"loader", "keep threads over the end of an epoch", change({"data.persistent_workers=true"}, has_threads),
      saves(0.1), same_bits, ""},
     {"loader", "decode JPEGs at reduced size", change({"data.decode=scaled"}, reads_images), saved_by_scaled_decoding,
@@ -234,9 +240,12 @@ const std::vector<Rule> kRules{
      same_math, "memory for larger activations", /*cuts_batch=*/true},
     {"computing", "recompute activations, for larger micro-batches", recomputed_micro_batches,
      saved_by_recomputed_micro_batches, same_math, "", /*cuts_batch=*/true},
-    {"computing", "a larger batch, with its learning rate", larger_batches, saved_by_larger_batch, new_math,
+    {"per step", "a larger batch, with its learning rate", larger_batches, saved_by_larger_batch, new_math,
      "memory for larger activations"},
-    {"computing", "multiply in bfloat16", change({"optimizations.amp=true"}), saved_by_16_bits, same_math, ""},
+    {"computing", "multiply in bfloat16", change({"optimizations.amp=true"}, multiplies_in_32_bits), saved_by_16_bits,
+     same_math, ""},
+    {"computing", "multiply in float32", change({"optimizations.amp=false"}, multiplies_in_16_bits), saved_by_32_bits,
+     same_math, ""},
     {"computing", "round the factors of float32 products", change({"optimizations.tf32=true"}), saved_by_rounding,
      same_math, ""},
     {"computing", "store images channels-last", change({"optimizations.channels_last=true"}, convolves), saves(0.1),
@@ -265,8 +274,8 @@ const std::vector<Rule> kRules{
     {"exchange", "exchange larger pieces", larger_buckets, saved_by_larger_buckets, same_bits, ""},
     {"exchange", "exchange in 16 bits", change({"parallel.gradient_dtype=bfloat16"}, has_ranks), saves(0.5), new_math,
      ""},
-    {"exchange", "keep all weights on every rank", change({"parallel.sharding_strategy=none"}, is_sharded), saves(0.33),
-     same_math, "memory for them"},
+    {"exchange", "keep all weights on every rank", change({"parallel.sharding_strategy=none"}, gathers_twice),
+     saves(0.33), same_math, "memory for them"},
 
     {"records", "record a tenth of the steps", fewer_records, saves(0.9), same_bits, ""},
     {"evaluation", "evaluate a tenth as often", fewer_evaluations, saves(0.9), same_bits, ""},

@@ -4,7 +4,6 @@
 #include "advice/limit.h"
 #include "optimizations/info.h"
 #include "recipe/changed_recipe.h"
-#include "roofline/model_products.h"
 #include "roofline/roofline.h"
 
 #include <functional>
@@ -21,16 +20,17 @@ struct Situation {
   const RunTimes& times;
   const Limit& limit;
   std::optional<Roofline> peaks = {};          ///< null: not measured
-  std::vector<ModelProduct> products = {};     ///< empty: not measured
   std::optional<int64_t> page_faults = {};     ///< of a step
   std::optional<double> memory_peak_pct = {};  ///< of the device's memory
 
-  /// A part's share of the time, from 0 to 1. "computing" is compute, memory bandwidth and launches together.
+  /// A part's share of the time, from 0 to 1. "computing" is compute, memory bandwidth and launches together. "update"
+  /// has the starts of its own operations, which the limit counts as launches. "per step" is what every step takes
+  /// whatever its batch: launches, update and exchange.
   double share(std::string_view part) const;
 };
 
 struct Rule {
-  const char* part;  ///< of the time (TimePart), from which the change saves; "computing" for all that computes
+  const char* part;  ///< of the time, from which the change saves: see Situation::share()
   const char* what;  ///< "load with more threads"
   /// Overrides to try; empty where the rule does not apply.
   std::function<std::vector<Words>(const Situation&)> changes;
@@ -49,12 +49,14 @@ struct Proposal {
   const Rule* rule = nullptr;
   Words change;
   Exactness exactness = Exactness::same_bits;
-  double ratio = 1;      ///< estimated throughput after the change ÷ before
-  std::string evidence;  ///< "the loader is 31 % of the time"
+  double ratio = 1;            ///< estimated throughput after the change ÷ before
+  bool stands_out = false;     ///< the gain is above the noise of the run's speed
+  std::optional<double> from;  ///< the number that the change's first word replaces; null: not a number
+  std::string evidence;        ///< "the loader is 31 % of the time"
 };
 
-/// Changes that would have an effect here, the most promising first: those with an estimated gain above the noise.
-/// Empty if the run is too short to know its noise.
+/// Changes that would have an effect here, the most promising first. Those that a comparison would call *no effect* by
+/// their estimate are left out.
 std::vector<Proposal> propose(const Situation& situation);
 /// Without the alternatives of a rule's best change.
 std::vector<Proposal> best_of_each_rule(const std::vector<Proposal>& proposals);

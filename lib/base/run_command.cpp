@@ -1,5 +1,6 @@
 #include "base/run_command.h"
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/files.h"
 
@@ -9,6 +10,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cmath>
 #include <csignal>
 #include <cstring>
 #include <ctime>
@@ -40,12 +42,22 @@ pid_t start(std::vector<std::string> words, int output, int errors) {
   ::_exit(127);
 }
 
-int wait_for(pid_t process, const std::atomic<int>* stop) {
-  for (bool told = false;;) {
+/// Between SIGTERM and SIGKILL: a run that is stopped saves its state first.
+constexpr double kToEndS = 30;
+
+void wait_for(pid_t process, const CommandLimits& limits, CommandEnd& end) {
+  const auto began = Clock::now();
+  for (bool told = false, killed = false;;) {
     int status = 0;
-    const pid_t ended = ::waitpid(process, &status, WNOHANG);
-    if (ended == process) return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
-    if (stop && *stop != 0 && !std::exchange(told, true)) ::kill(process, *stop);
+    if (::waitpid(process, &status, WNOHANG) == process) {
+      end.code = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+      return;
+    }
+    if (limits.stop && *limits.stop != 0 && !std::exchange(told, true)) ::kill(process, *limits.stop);
+    if (const double beyond = seconds_since(began) - limits.seconds.value_or(INFINITY); beyond > 0) {
+      if (!std::exchange(end.took_too_long, true)) ::kill(process, SIGTERM);
+      if (beyond > kToEndS && !std::exchange(killed, true)) ::kill(process, SIGKILL);
+    }
     const timespec pause{.tv_sec = 0, .tv_nsec = 20'000'000};
     ::nanosleep(&pause, nullptr);
   }
@@ -54,14 +66,14 @@ int wait_for(pid_t process, const std::atomic<int>* stop) {
 }  // namespace
 
 CommandEnd run_command(const std::vector<std::string>& words, const std::filesystem::path& folder,
-                       const std::atomic<int>* stop) {
+                       const CommandLimits& limits) {
   const auto output = folder / "stdout", errors = folder / "stderr";
   const int to_output = open_for(output), to_errors = open_for(errors);
   CommandEnd end;
   const pid_t process = start(words, to_output, to_errors);
   ::close(to_output);
   ::close(to_errors);
-  end.code = wait_for(process, stop);
+  wait_for(process, limits, end);
   end.output = read_file(output, ExitCode::storage);
   end.errors = read_file(errors, ExitCode::storage);
   return end;

@@ -12,6 +12,9 @@ struct PairedTimes {
   double a = 0, b = 0;
 };
 
+/// The highest confidence level for which SignFlipTest has enough patterns: at least one of 2¹⁶ at either end.
+inline constexpr double kHighestLevel = 0.99995;
+
 /// The ratio of total times, Σa / Σb: the ratio of B's throughput to A's.
 double total_ratio(std::span<const PairedTimes> pairs);
 

@@ -5,7 +5,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <numbers>
+#include <charconv>
+#include <cmath>
 
 namespace trainopt {
 namespace {
@@ -22,7 +23,27 @@ void decide(TuningStep& step) {
   else if (step.candidate.exactness != Exactness::new_math && trial.numbers_agree == false)
     step.reason = "faster, but its numbers disagree";
   else
-    step.kept = true, step.reason = "pays";
+    step.kept = true, step.reason = trial.numbers_agree || step.candidate.exactness == Exactness::new_math
+                                        ? "pays"
+                                        : "pays; its numbers cannot be compared";
+}
+
+/// The number in a change's first word; null if it has none.
+std::optional<double> number_in(const Words& change) {
+  const std::string& word = change.front();
+  const size_t begin = word.find('=') + 1;
+  double number = 0;
+  const auto [end, error] = std::from_chars(word.data() + begin, word.data() + word.size(), number);
+  return error == std::errc() && end == word.data() + word.size() ? std::optional(number) : std::nullopt;
+}
+
+/// Whether `tried` lies between the present number and that of `candidate`.
+bool lies_before(const Candidate& tried, const Candidate& candidate) {
+  if (!candidate.from || tried.from != candidate.from || tried.what != candidate.what) return false;
+  const auto there = number_in(tried.change), here = number_in(candidate.change);
+  if (!there || !here) return false;
+  const double before = *there - *candidate.from, beyond = *here - *candidate.from;
+  return before * beyond > 0 && std::abs(before) < std::abs(beyond);
 }
 
 class Tuner {
@@ -32,28 +53,47 @@ class Tuner {
 
   Tuning run(const std::function<void(const Tuning&)>& keep) {
     tuning_.ended.clear();
+    tuning_.not_allowed.clear();
     Diagnosis diagnosis = diagnose();
     while (!bench_.over()) {
+      if (next_level() > kHighestLevel) {
+        tuning_.ended = "no further trial could be told from chance";
+        break;
+      }
       const Candidate* next = choose(diagnosis);
       if (!next) {
         tuning_.ended = "nothing left to try";
         break;
       }
-      const bool kept = take(*next);
+      const std::optional<TuningStep> step = take(*next);
+      if (!step) break;
+      tuning_.steps.push_back(*step);
+      if (step->kept) go_on_from(diagnosis);
       keep(tuning_);
-      if (kept) diagnosis = diagnose();
     }
-    if (tuning_.ended.empty()) tuning_.ended = "the time is up";
+    if (tuning_.ended.empty()) tuning_.ended = bench_.stopped() ? "stopped" : "the time is up";
     keep(tuning_);
     return std::move(tuning_);
   }
 
  private:
+  double next_level() const { return level_of_trial(options_.level, tuning_.steps.size() + 1); }
+
   Diagnosis diagnose() {
     if (bench_.over()) return {};
     Diagnosis diagnosis = bench_.diagnose(tuning_.change());
     tuning_.limits.push_back(diagnosis.limit);
     return diagnosis;
+  }
+
+  /// Diagnoses the recipe with the step that was just kept.
+  void go_on_from(Diagnosis& diagnosis) {
+    try {
+      diagnosis = diagnose();
+    } catch (const UserError& error) {  // named recovery: the recipe ran before, so the tuning goes on without the step
+      tuning_.steps.back().kept = false;
+      tuning_.steps.back().reason = error.what();
+    }
   }
 
   /// The last of the steps that tried this change; null if none did.
@@ -65,6 +105,13 @@ class Tuner {
   int64_t looks(const Words& change) const {
     return std::count_if(tuning_.steps.begin(), tuning_.steps.end(),
                          [&](const TuningStep& each) { return each.candidate.change == change; });
+  }
+
+  bool is_beyond_a_failure(const Candidate& candidate) const {
+    return std::any_of(tuning_.steps.begin(), tuning_.steps.end(), [&](const TuningStep& step) {
+      const bool decided = step.trial.verdict == Verdict::costs || step.trial.verdict == Verdict::no_effect;
+      return decided && lies_before(step.candidate, candidate);
+    });
   }
 
   bool is_allowed(const Candidate& candidate) const {
@@ -86,6 +133,7 @@ class Tuner {
         note_not_allowed(each);
         continue;
       }
+      if (is_beyond_a_failure(each)) continue;
       const TuningStep* last = last_look(each.change);
       if (!last) return &each;
       const Trial& trial = last->trial;
@@ -97,14 +145,14 @@ class Tuner {
     return undecided;
   }
 
-  /// Returns whether the change was kept.
-  bool take(const Candidate& candidate) {
-    TuningStep step{.candidate = candidate, .level = level_of_trial(options_.level, tuning_.steps.size() + 1)};
+  /// nullopt if the user stopped it.
+  std::optional<TuningStep> take(const Candidate& candidate) {
+    TuningStep step{.candidate = candidate, .level = next_level()};
     const Words best = tuning_.change();
     step.trial = bench_.compare(best, merged(best, candidate.change), step.level, looks(candidate.change));
+    if (bench_.stopped()) return std::nullopt;
     decide(step);
-    tuning_.steps.push_back(step);
-    return step.kept;
+    return step;
   }
 
   TuningBench& bench_;
@@ -116,11 +164,9 @@ Json json_of(const std::optional<double>& value) { return value ? Json(*value) :
 Json json_of(const std::optional<Interval>& value) { return value ? Json{value->low, value->high} : Json(); }
 
 Json to_json(const Candidate& candidate) {
-  return {{"what", candidate.what},
-          {"change", candidate.change},
-          {"estimate", candidate.estimate},
-          {"evidence", candidate.evidence},
-          {"exactness", word_of(candidate.exactness)}};
+  return {{"what", candidate.what},          {"change", candidate.change},
+          {"from", json_of(candidate.from)}, {"estimate", candidate.estimate},
+          {"evidence", candidate.evidence},  {"exactness", word_of(candidate.exactness)}};
 }
 
 Exactness exactness_from(const std::string& word) {
@@ -132,6 +178,7 @@ Exactness exactness_from(const std::string& word) {
 Candidate candidate_from(const Json& json, const char* estimate) {
   return {.what = json.at("what"),
           .change = json.at("change").get<Words>(),
+          .from = json.at("from").is_null() ? std::nullopt : std::optional(json.at("from").get<double>()),
           .estimate = json.at(estimate),
           .exactness = exactness_from(json.at("exactness")),
           .evidence = json.at("evidence")};
@@ -153,8 +200,8 @@ Words Tuning::change() const {
 }
 
 double level_of_trial(double level, size_t number) {
-  const auto n = static_cast<double>(number);
-  return 1 - (1 - level) * 6 / (std::numbers::pi * std::numbers::pi * n * n);
+  constexpr double kSum = 2.6123753486854883;  // ζ(3/2): of n^(−3/2) over all n
+  return 1 - (1 - level) * std::pow(static_cast<double>(number), -1.5) / kSum;
 }
 
 Words merged(const Words& words, const Words& more) {

@@ -18,7 +18,8 @@ namespace trainopt {
 struct Candidate {
   std::string what;  ///< "load with more threads"
   Words change;
-  double estimate = 1;  ///< expected ratio
+  std::optional<double> from = {};  ///< the number that the first word replaces; null: not a number
+  double estimate = 1;              ///< expected ratio
   Exactness exactness = Exactness::same_bits;
   std::string evidence;
 };
@@ -57,25 +58,28 @@ class TuningBench {
   virtual Trial compare(const Words& best, const Words& changed, double level, int64_t look) = 0;
   /// Whether the time for trials is up, or the user has stopped the tuning.
   virtual bool over() const = 0;
+  virtual bool stopped() const { return false; }  ///< by the user
 };
 
 struct TuningOptions {
   double level = 0.95;          ///< 1 − the chance that a change without effect is kept, over all trials together
-  bool allow_new_math = false;  ///< try changes that train something else
+  bool allow_new_math = false;  ///< try what changes the training
 };
 
 struct Tuning {
   std::vector<TuningStep> steps;
   std::vector<std::string> limits;     ///< of each diagnosis
   std::vector<Candidate> not_allowed;  ///< new_math, without allow_new_math
-  std::string ended;                   ///< "nothing left to try" or "the time is up"
+  /// "nothing left to try", "the time is up", "stopped", or "no further trial could be told from chance": as many were
+  /// made as kHighestLevel allows, 52 at a level of 95 %.
+  std::string ended;
 
   /// The overrides of all steps that were kept.
   Words change() const;
 };
 
-/// The level of the `number`-th trial, from 1. The errors 1 − level of all trials, however many there are, sum to at
-/// most 1 − `level`: they are 6 / (pi² · number²) of it.
+/// The level of the `number`-th trial, from 1. The errors 1 − level of all trials, however many there are, sum to
+/// 1 − `level`: they are number^(−3/2) / ζ(3/2) of it.
 double level_of_trial(double level, size_t number);
 
 /// `words` with those of `more`, which replace earlier ones for the same key.
@@ -84,9 +88,10 @@ Words merged(const Words& words, const Words& more);
 /// How often a change is compared at most.
 inline constexpr int64_t kMostLooks = 3;
 
-/// Every candidate gets a short look first, the most promising one first. Those that seemed to pay, but were not
-/// decided, get longer looks once there is no other candidate left. Continues `so_far`, whose steps are not repeated.
-/// `keep` is called after every step.
+/// Every candidate gets a short look first, the most promising one first. Of a number, what lies beyond a value that
+/// did not pay is not tried. Candidates that seemed to pay, but were not decided, get longer looks once there is no
+/// other left. A change after which the recipe does not run is taken back. Continues `so_far`, whose steps are not
+/// repeated; a trial that the user stops does not count. `keep` is called after every step.
 Tuning tune(TuningBench& bench, const TuningOptions& options, Tuning so_far,
             const std::function<void(const Tuning&)>& keep);
 

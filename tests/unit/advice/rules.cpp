@@ -62,8 +62,8 @@ const Proposal* find(const std::vector<Proposal>& all, const std::string& word) 
 }  // namespace
 
 TEST_CASE("each rule names a part of the time, and options that exist") {
-  const std::set<std::string> parts{"loader",   "copy",    "computing",  "launches",   "update",
-                                    "exchange", "records", "evaluation", "checkpoints"};
+  const std::set<std::string> parts{"loader",   "copy",    "computing",  "launches",    "update",
+                                    "exchange", "records", "evaluation", "checkpoints", "per step"};
   std::set<std::string> options;
   for (const OptionHelp& option : options_of<Recipe>()) options.insert(option.path);
   for (const auto& words : {Words{"data.num_workers=1", "optimizations.activation_checkpointing=true", "model.name=mlp",
@@ -90,6 +90,7 @@ TEST_CASE("a loader in the training thread gets threads") {
   REQUIRE(threads);
   CHECK(threads->ratio == Approx(1 / (1 - 0.5 * 0.75)));  // of four cores, loading then takes one fourth of its time
   CHECK(threads->exactness == Exactness::same_bits);
+  CHECK(threads->from == 0);
   CHECK(threads->evidence == "loader is 50 % of the time");
   for (size_t i = 1; i < proposals.size(); ++i) CHECK(proposals[i - 1].ratio >= proposals[i].ratio);
 }
@@ -140,13 +141,37 @@ TEST_CASE("nothing is proposed that is on, or does nothing here") {
   CHECK_FALSE(find(on, "fused_kernels"));
 }
 
-TEST_CASE("what would gain less than the noise is not proposed") {
+TEST_CASE("what would gain less than the noise does not stand out, and what would gain nothing is not proposed") {
   Run run({"model.name=mlp"}, {{"compute", 70}, {"update", 30}});
-  CHECK(find(run.proposals(), "fused_optimizer"));
+  CHECK(find(run.proposals(), "fused_optimizer")->stands_out);
   run.limit().noise_pct = 30;
-  CHECK(run.proposals().empty());
+  REQUIRE(find(run.proposals(), "fused_optimizer"));
+  CHECK_FALSE(find(run.proposals(), "fused_optimizer")->stands_out);
   run.limit().noise_pct.reset();
-  CHECK(run.proposals().empty());
+  CHECK_FALSE(find(run.proposals(), "fused_optimizer")->stands_out);
+  CHECK_FALSE(find(Run({"model.name=mlp"}, {{"compute", 98.6}, {"update", 1.4}}).proposals(), "fused_optimizer"));
+}
+
+TEST_CASE("the update counts with the starts of its operations") {
+  Run run({"model.name=mlp"}, {{"launches", 80}, {"compute", 15}, {"update", 5}});
+  run.limit().update_pct = 50;
+  CHECK(find(run.proposals(), "fused_optimizer")->ratio == Approx(1 / (1 - 0.5 * 0.6)));
+}
+
+TEST_CASE("16 bits are proposed where they are faster, and given up where they are slower") {
+  const auto proposals = [](const Words& words, double flops_of_bfloat16) {
+    const Run run(words, {{"compute", 100}});
+    Situation situation = run.situation();
+    situation.peaks.emplace();
+    situation.peaks->products = {{"float32", {.flops_per_s = 1e11}}, {"bfloat16", {.flops_per_s = flops_of_bfloat16}}};
+    return propose(situation);
+  };
+  CHECK(find(proposals({"model.name=mlp"}, 3e11), "amp=true"));
+  CHECK_FALSE(find(proposals({"model.name=mlp"}, 1e10), "amp=true"));
+  const auto slow = proposals({"model.name=mlp", "optimizations.amp=true"}, 1e10);
+  REQUIRE(find(slow, "amp=false"));
+  CHECK(find(slow, "amp=false")->ratio == Approx(10));
+  CHECK_FALSE(find(proposals({"model.name=mlp", "optimizations.amp=true"}, 3e11), "amp="));
 }
 
 TEST_CASE("intervals become longer, and micro-batches larger") {

@@ -2,7 +2,6 @@
 #include "tuning/tuner.h"
 
 #include "base/error.h"
-#include "base/philox.h"
 
 #include <catch2/catch.hpp>
 
@@ -20,6 +19,8 @@ class ScriptedBench : public TuningBench {
  public:
   Diagnosis diagnose(const Words& changes) override {
     ++diagnoses;
+    if (!cannot_run.empty() && text_of(changes).find(cannot_run) != std::string::npos)
+      throw UserError("the recipe does not run");
     Diagnosis diagnosis{.limit = "loader", .candidates = {}};
     for (const Candidate& each : candidates)
       if (text_of(changes).find(each.change.front()) == std::string::npos) diagnosis.candidates.push_back(each);
@@ -33,13 +34,15 @@ class ScriptedBench : public TuningBench {
     return trials.at(changed.back());
   }
   bool over() const override { return std::ssize(compared) >= most_trials; }
+  bool stopped() const override { return std::ssize(compared) >= stop_in_trial; }
 
   std::vector<Candidate> candidates;
   std::map<std::string, Trial> trials;
   std::map<std::string, Trial> later_looks;  ///< of a change that is compared again
   std::vector<std::string> compared;
   std::vector<double> levels;
-  int64_t most_trials = 100, diagnoses = 0;
+  int64_t most_trials = 100, stop_in_trial = 100, diagnoses = 0;
+  std::string cannot_run;  ///< a change with which the recipe does not run
 };
 
 Trial pays(double ratio) {
@@ -106,6 +109,41 @@ TEST_CASE("what seemed to pay is compared again once nothing else is left, a few
   CHECK(std::ranges::count(bench.compared, "c=1 → c=1 a=1") == kMostLooks - 1);
 }
 
+TEST_CASE("of a number, what lies beyond a value that did not pay is not tried") {
+  const auto threads = [](int64_t count, double estimate) {
+    Candidate one = candidate(fmt::format("threads={}", count), estimate);
+    one.what = "load with other threads";
+    one.from = 4;
+    return one;
+  };
+  ScriptedBench bench;
+  bench.candidates = {threads(8, 2), threads(16, 1.9), threads(6, 1.5), threads(2, 1.4), threads(1, 1.3)};
+  for (const char* word : {"threads=8", "threads=2"}) bench.trials[word] = {.verdict = Verdict::costs, .ratio = 0.9};
+  bench.trials["threads=6"] = {.verdict = Verdict::inconclusive, .ratio = 0.99};
+  tuned(bench);
+  CHECK(bench.compared == std::vector<std::string>{" → threads=8", " → threads=6", " → threads=2"});
+}
+
+TEST_CASE("a change after which the recipe does not run is taken back") {
+  ScriptedBench bench;
+  bench.candidates = {candidate("a=1", 3), candidate("b=1", 2)};
+  bench.trials = {{"a=1", pays(1.5)}, {"b=1", pays(1.2)}};
+  bench.cannot_run = "a=1";
+  const Tuning tuning = tuned(bench);
+  CHECK(text_of(tuning.change()) == "b=1");
+  CHECK(tuning.steps[0].reason == "the recipe does not run");
+}
+
+TEST_CASE("a trial that the user stops does not count") {
+  ScriptedBench bench;
+  bench.candidates = {candidate("a=1", 3), candidate("b=1", 2)};
+  bench.trials = {{"a=1", pays(1.5)}, {"b=1", {.failure = "failed (exit code 130): stopped"}}};
+  bench.most_trials = bench.stop_in_trial = 2;
+  const Tuning half = tuned(bench);
+  CHECK(half.ended == "stopped");
+  CHECK(half.steps.size() == 1);
+}
+
 TEST_CASE("what trains something else needs to be allowed") {
   ScriptedBench bench;
   bench.candidates = {candidate("other=1", 9, Exactness::new_math)};
@@ -146,40 +184,8 @@ TEST_CASE("the errors of all trials sum to that of the tuning") {
     CHECK(level_of_trial(0.95, number) < 1);
     sum += 1 - level_of_trial(0.95, number);
   }
-  CHECK(sum == Approx(0.05).epsilon(0.001));
-}
-
-TEST_CASE("of 10,000 tunings of candidates without effect, a change is claimed in at most the stated share") {
-  /// Each verdict is wrong as often as its level allows, half the time in favour of the candidate.
-  class NoisyBench : public TuningBench {
-   public:
-    explicit NoisyBench(uint64_t seed) : random_(seed) {}
-    Diagnosis diagnose(const Words&) override {
-      Diagnosis diagnosis;
-      for (int i = 0; i < 30; ++i) diagnosis.candidates.push_back(candidate(fmt::format("c{}=1", i)));
-      return diagnosis;
-    }
-    Trial compare(const Words&, const Words&, double level, int64_t) override {
-      const double draw = random_.next_unit();
-      Trial trial = pays(1.02);
-      trial.verdict = draw < (1 - level) / 2 ? Verdict::pays
-                      : draw < 1 - level     ? Verdict::costs
-                      : draw < 0.6           ? Verdict::inconclusive
-                                             : Verdict::no_effect;
-      return trial;
-    }
-    bool over() const override { return false; }
-
-   private:
-    PhiloxStream random_;
-  };
-  int claimed = 0;
-  for (uint64_t seed = 0; seed < 10000; ++seed) {
-    NoisyBench bench(seed);
-    claimed += !tune(bench, {}, {}, [](const Tuning&) {}).change().empty();
-  }
-  CHECK(claimed <= 500);
-  CHECK(claimed > 0);  // the simulation does make errors
+  CHECK(sum < 0.05);
+  CHECK(sum == Approx(0.05).epsilon(0.005));  // the rest follows slowly
 }
 
 }  // namespace trainopt
