@@ -105,13 +105,24 @@ def cases(folder: Path) -> dict:
             + ["optimizations.fused_optimizer=true", "optimizations.host_allocator=true"],
             {"compute", "memory bandwidth"},
         ),
-        "zero3 without need": (
-            job(mlp(512, 512), {"batch_size": 64, "transforms": SMALL}, parallel={"sharding_strategy": "zero3"}),
-            2,
-            ["parallel.sharding_strategy=none"],
-            {"exchange"},
+        "amp without its arithmetic, NCHW": (
+            job(
+                {"name": "resnet18", "stem": "cifar"},
+                {**convolutions, "batch_size": 8, "transforms": [{"resize": 32}, NORMALIZE]},
+                optimizations={"amp": True},
+            ),
+            1,
+            ["optimizations.channels_last=true", "optimizations.winograd=true", "optimizations.fused_kernels=true"]
+            + ["optimizations.host_allocator=true"]
+            + ([] if sixteen_bits() else ["optimizations.amp=false"]),
+            {"compute", "memory bandwidth"},
         ),
     }
+
+
+def sixteen_bits() -> bool:
+    """Whether this processor multiplies 16-bit numbers."""
+    return "avx512_bf16" in common.machine()["extensions"] or "amx_bf16" in common.machine()["extensions"]
 
 
 def write_data(folder: Path) -> None:
@@ -147,8 +158,10 @@ def tune(recipe: Path, out: Path, ranks: int, budget: str) -> dict:
 
 
 def errors(result: dict) -> list[float]:
-    """Of each estimate, in points: estimated − measured gain in percent."""
-    return [100 * (step["estimate"] - step["ratio"]) for step in result["steps"] if step["ratio"]]
+    """Of each estimate, in points: estimated − measured gain in percent. Of a change that was compared more than once,
+    the last comparison counts."""
+    last = {tuple(step["change"]): step for step in result["steps"] if step["ratio"]}
+    return [100 * (step["estimate"] - step["ratio"]) for step in last.values()]
 
 
 def measure(folder: Path, name: str, case: tuple, budget: str) -> dict:
@@ -171,6 +184,7 @@ def measure(folder: Path, name: str, case: tuple, budget: str) -> dict:
         "÷ by hand": round(against["ratio"], 2),
         "interval": against["interval"] and [round(end, 2) for end in against["interval"]],
         "errors": [round(error, 1) for error in errors(result)],
+        "ended": result["ended"],
     }
     print(json.dumps(row), file=sys.stderr, flush=True)
     estimates = [

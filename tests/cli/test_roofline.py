@@ -110,8 +110,11 @@ def test_a_run_says_what_limits_it(trainopt, change, limit):
     result = trainopt("run", "tiny.yaml", "--run-dir", "out", "train.max_steps=30", *change)
     assert result.code == 0, result
     found = summary(trainopt.folder / "out")["limit"]
-    assert found["text"] in result.out and found["parts"][0]["name"] == limit, found
     shares = [part["share_pct"] for part in found["parts"]]
+    assert found["text"] in result.out and limit in [part["name"] for part in found["parts"]], found
     # On a busy machine the noise of such short steps can be larger than anything else.
-    assert found["name"] == (limit if shares[0] > found["noise_pct"] else "nothing"), found
+    standing_out = [part["name"] for part in found["parts"] if part["share_pct"] > max(1, found["noise_pct"])]
+    needed = ("compute", "memory bandwidth", "update")
+    avoidable = [name for name in standing_out if name not in needed]
+    assert found["name"] == [*avoidable, *standing_out, "nothing"][0], found
     assert shares == sorted(shares, reverse=True) and sum(shares) <= 101, found

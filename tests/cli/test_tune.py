@@ -45,6 +45,8 @@ def test_a_bad_recipe(trainopt):
     tuned = trainopt("plan", "out/tuned.yaml", "--json").json()["recipe"]
     by_hand = trainopt("plan", "bad.yaml", *kept, "--json").json()["recipe"]
     assert tuned == by_hand
+    table = (out / "steps.md").read_text().splitlines()
+    assert len(table) == 2 + len(answer["steps"]) and all(word in table[2] for word in first["change"]), table
     comments = [line for line in (out / "tuned.yaml").read_text().splitlines() if "  # " in line]
     assert len(comments) == len(kept)
 
@@ -64,6 +66,20 @@ def test_a_killed_tuning_goes_on(trainopt):
     trainopt.refused("tune", "bad.yaml", "seed=5", "--run-dir", "out", says=["another recipe"])
 
 
+def test_a_stopped_trial_does_not_count(trainopt):
+    """Ctrl-C during the first trial: it is tried again when the tuning goes on."""
+    trainopt.write("bad.yaml", BAD)
+    assert trainopt(*ROOFLINE).code == 0
+    process = trainopt.start("tune", "bad.yaml", "--budget", "100s", "--run-dir", "out")
+    trial = trainopt.folder / "out/trial-1/a.yaml"
+    wait_until(trial.exists, process)
+    process.send_signal(signal.SIGINT)
+    out, errors = process.communicate(timeout=60)
+    assert process.returncode == 128 + signal.SIGINT, errors
+    state = state_of(trainopt.folder / "out")
+    assert state["steps"] == [] and state["ended"] == "stopped", state
+
+
 SLOW = [pytest.param(name, marks=pytest.mark.full) for name in ("torchrun", "srun")]
 
 
@@ -71,7 +87,7 @@ SLOW = [pytest.param(name, marks=pytest.mark.full) for name in ("torchrun", "sru
 def test_under_every_launcher_one_rank_tunes(trainopt, launcher):
     """With as many ranks as the launcher started. The others end at once."""
     trainopt.write("bad.yaml", BAD.replace("accumulation_steps: 32", "accumulation_steps: 16"))
-    assert trainopt(*ROOFLINE).code == 0
+    assert trainopt("launch", "-n", "2", "--", *ROOFLINE).code == 0
     words = [*STARTERS[launcher], "tune", "bad.yaml", "--budget", "30s", "--run-dir", "out"]
     (result,) = start_with(Ranks(trainopt), words, with_launchers(trainopt)).ended()
     assert result.code == 0 and result.out.count("tuned.yaml") == 1, result
