@@ -89,7 +89,8 @@ class Parts {
       const double share = std::min(launches, both);
       add("launches", share, "starting operations",
           step.gpu_busy_pct ? fmt::format("a kernel runs {:.0f} % of the time", *step.gpu_busy_pct)
-                            : fmt::format("{} in a step", counted(times_.operations.value_or(0), "operation")));
+                            : fmt::format("{} in a step", counted(times_.operations.value_or(0), "operation")),
+          step.gpu_busy_pct || 2 * share > both);
       if (both > 0) {
         passes -= share * passes / both;
         update -= share * update / both;

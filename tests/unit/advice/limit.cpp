@@ -85,9 +85,11 @@ TEST_CASE("records, copies and exchanges are named") {
 TEST_CASE("starting operations is the limit of a run with many small ones") {
   RunTimes times = steady();
   times.operations_ms = 40;
+  CHECK(find_limit(times).name == "compute");  // most of the time is not for starting them
+  times.operations_ms = 60;
   const Limit on_cpu = find_limit(times);
   CHECK(on_cpu.name == "launches");
-  CHECK(on_cpu.share_pct == Approx(40));
+  CHECK(on_cpu.share_pct == Approx(60));
   CHECK(sum_of(on_cpu) == Approx(100));
 
   RunTimes gpu = steady();
