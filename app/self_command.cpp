@@ -26,6 +26,11 @@ CommandEnd run_self(const std::vector<std::string>& words, const std::filesystem
   return run_command(all, folder, limits);
 }
 
+ExitCode exit_code_of(const CommandEnd& end) {
+  const bool documented = end.code > 0 && end.code <= static_cast<int>(ExitCode::gate);
+  return documented ? static_cast<ExitCode>(end.code) : ExitCode::bug;
+}
+
 std::string failure_of(const CommandEnd& end) {
   if (end.took_too_long) return "failed: it took too long and was ended";
   std::string line = last_line(end.errors);

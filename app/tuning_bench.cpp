@@ -29,11 +29,20 @@ constexpr double kMostRooflineS = 60;
 /// start.
 double most_s(double seconds) { return 2 * seconds + 180; }
 
-/// Steps after which the recipe's evaluations, checkpoints and records repeat.
-int64_t period_of(const Recipe& recipe) {
-  const int64_t pauses =
-      std::lcm(recipe.evaluation.every_n_steps.value_or(1), recipe.checkpoint.every_n_steps.value_or(1));
-  return recipe.logging.sinks.empty() ? pauses : std::lcm(pauses, recipe.logging.every_n_steps);
+/// Steps after which the recipe's evaluations, records and, on one rank, checkpoints repeat.
+int64_t period_of(const Recipe& recipe, int64_t ranks) {
+  const int64_t evaluations = recipe.evaluation.every_n_steps.value_or(1),
+                checkpoints = ranks == 1 ? recipe.checkpoint.every_n_steps.value_or(1) : 1;
+  return std::lcm(std::lcm(evaluations, checkpoints), recipe.logging.sinks.empty() ? 1 : recipe.logging.every_n_steps);
+}
+
+bool checkpoints_differ(const Recipe& a, const Recipe& b) {
+  return a.checkpoint.every_n_steps != b.checkpoint.every_n_steps || a.checkpoint.background != b.checkpoint.background;
+}
+/// What comes between steps.
+bool pauses_differ(const Recipe& a, const Recipe& b) {
+  return checkpoints_differ(a, b) || a.evaluation.every_n_steps != b.evaluation.every_n_steps ||
+         a.logging.every_n_steps != b.logging.every_n_steps;
 }
 
 Verdict verdict_of(const Json& result) {
@@ -102,8 +111,7 @@ Json CommandBench::summary_of_run(const fs::path& folder, const fs::path& recipe
                 "evaluation.at_end=false", fmt::format("bench.warmup_steps={}", kWarmupSteps)},
                folder, options_.ranks, {.stop = options_.stop, .seconds = most_s(seconds)});
   if (end.code != 0 && !stopped())
-    throw UserError("the recipe cannot be tuned because it does not run: " + failure_of(end),
-                    end.code < 10 ? static_cast<ExitCode>(end.code) : ExitCode::recipe);
+    throw UserError("the recipe cannot be tuned because it does not run: " + failure_of(end), exit_code_of(end));
   return end.code == 0 ? parse_json(read_file(out / "summary.json", ExitCode::storage)) : Json();
 }
 
@@ -157,7 +165,6 @@ Json CommandBench::compare_in(const fs::path& folder, const Words& a, const Word
   Words words{"compare",
               write_recipe(folder, "a", a).string(),
               write_recipe(folder, "b", b).string(),
-              "--whole",
               "--no-noise-floor",
               "--turn",
               kTurn,
@@ -180,18 +187,23 @@ Json CommandBench::compare_in(const fs::path& folder, const Words& a, const Word
   return {};
 }
 
-std::string CommandBench::why_not_comparable(const Words& best, const Words& changed) const {
+double CommandBench::periods_s(const Recipe& a, const Recipe& b) const {
+  constexpr int64_t kTurns = 8;  // of two blocks
+  return kTurns * static_cast<double>(std::lcm(period_of(a, options_.ranks), period_of(b, options_.ranks))) * step_s_;
+}
+
+bool CommandBench::leaves_pauses_out(const Words& best, const Words& changed, double seconds, Trial& trial) const {
   const auto a = with_words(options_.recipe, best, options_.ranks),
              b = with_words(options_.recipe, changed, options_.ranks);
-  if (!a || !b) return "";  // the comparison says why
-  if (options_.ranks > 1 && a->checkpoint.every_n_steps != b->checkpoint.every_n_steps)
-    return "not measured: a comparison of several ranks leaves checkpoints out";
-  constexpr int64_t kTurns = 8;  // of two blocks
-  const int64_t period = std::lcm(period_of(*a), period_of(*b));
-  const double needed_s = kTurns * static_cast<double>(period) * step_s_;
-  if (needed_s <= options_.most_trial_s) return "";
-  return fmt::format("not measured: turns would have to be multiples of {}, and {} of them take {:.0f} s",
-                     counted(period, "step"), kTurns, needed_s);
+  if (!a || !b) return false;  // the comparison says why
+  if (options_.ranks > 1 && checkpoints_differ(*a, *b))
+    trial.failure = "not measured: a comparison of several ranks leaves checkpoints out";
+  const double needed_s = periods_s(*a, *b);
+  if (needed_s <= seconds) return false;
+  if (pauses_differ(*a, *b))
+    trial.failure = fmt::format(
+        "not measured: turns over whole periods of evaluations, checkpoints and records would take {:.0f} s", needed_s);
+  return true;
 }
 
 Trial CommandBench::compare(const Words& best, const Words& changed, double level, int64_t look) {
@@ -202,16 +214,18 @@ Trial CommandBench::compare(const Words& best, const Words& changed, double leve
   Words how{"--level", fmt::format("{}", level)};
   if (options_.goal == TuningGoal::memory)  // what two processes take alone
     how.insert(how.end(), {"--own-processes", "--repeats", "2"});
-  Trial trial{.failure = why_not_comparable(best, changed)};
+  Trial trial;
+  if (!leaves_pauses_out(best, changed, options_.most_trial_s, trial)) how.push_back("--whole");
   if (trial.failure.empty()) compare_in(new_folder("trial"), best, changed, how, budget, trial);
   return trial;
 }
 
 CommandBench::Final CommandBench::confirm(const Words& changes, double level, double budget_s) {
   Final last;
-  const Json result =
-      compare_in(new_folder("final"), {}, changes,
-                 {"--own-processes", "--level", fmt::format("{}", level), "--precision", "2%"}, budget_s, last.trial);
+  Words how{"--own-processes", "--level", fmt::format("{}", level), "--precision", "2%"};
+  Trial refused;  // measured all the same: the trials of the changed intervals fitted
+  if (!leaves_pauses_out({}, changes, budget_s, refused) || !refused.failure.empty()) how.push_back("--whole");
+  const Json result = compare_in(new_folder("final"), {}, changes, how, budget_s, last.trial);
   if (!result.is_object()) return last;
   if (const Json& pairs = result.at("pairs"); pairs.is_number()) last.pairs = pairs.get<int64_t>();
   last.before = result.at("arms").at("a");

@@ -54,8 +54,11 @@ class CommandBench : public TuningBench {
 
  private:
   Diagnosis diagnose_time(const Words& changes);
-  /// Why turns of the two recipes cannot be compared in a trial; empty if they can.
-  std::string why_not_comparable(const Words& best, const Words& changed) const;
+  /// How long a few turns over whole periods of both recipes take.
+  double periods_s(const Recipe& a, const Recipe& b) const;
+  /// Whether whole periods take longer than `seconds`, so that turns are of steps alone. If the change is one of
+  /// intervals, or otherwise not measured by turns, says so in trial.failure.
+  bool leaves_pauses_out(const Words& best, const Words& changed, double seconds, Trial& trial) const;
   /// The limit is what the memory holds; the candidates are those with a lower forecast.
   Diagnosis diagnose_memory(const Words& changes);
   std::filesystem::path new_folder(const std::string& name);

@@ -145,7 +145,7 @@ class BatchFinder {
     if (end.code != 0) {
       run.failure = failure_of(end);
       if (!ran_out_of_memory(end) && stop_signal() == 0)
-        throw UserError(fmt::format("a batch of {} {}", batch, run.failure), ExitCode::recipe);
+        throw UserError(fmt::format("a batch of {} {}", batch, run.failure), exit_code_of(end));
       return run;
     }
     const Json summary = parse_json(read_file(folder / "run" / "summary.json", ExitCode::storage));

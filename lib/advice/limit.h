@@ -44,8 +44,8 @@ struct Limit {
 
 /// Waiting, copying, evaluating and the like can be avoided altogether, computing cannot. So the limit is the largest
 /// part that can be avoided, unless it is smaller than the noise of the measured speed, or than what a comparison calls
-/// *no effect*: then it is what most of the rest computes. On a CPU, where computing waits for no launches, these count
-/// as avoidable only if they are more than half of it. "nothing" if the run is too short to know its noise.
+/// *no effect*: then it is what most of the rest computes. On a CPU, where starting operations is a part of computing,
+/// it is the limit only if it takes more than half of it. "nothing" if the run is too short to know its noise.
 Limit find_limit(const RunTimes& times);
 
 Json to_json(const Limit& limit);

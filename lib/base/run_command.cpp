@@ -25,11 +25,38 @@ int open_for(const std::filesystem::path& file) {
   return descriptor;
 }
 
+/// Signals that arrive between fork and exec wait, and then end the new program as if it had begun: this program's
+/// handlers would only set flags in a copy that is about to vanish. What is ignored stays ignored.
+class SignalsWait {
+ public:
+  SignalsWait() {
+    sigset_t all;
+    sigfillset(&all);
+    ::pthread_sigmask(SIG_SETMASK, &all, &before_);
+  }
+  ~SignalsWait() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  SignalsWait(const SignalsWait&) = delete;
+  SignalsWait& operator=(const SignalsWait&) = delete;
+
+  void deliver_by_default() const {
+    for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGUSR1}) {
+      struct sigaction action {};
+      ::sigaction(number, nullptr, &action);
+      if (action.sa_handler != SIG_IGN) ::signal(number, SIG_DFL);
+    }
+    ::pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+  }
+
+ private:
+  sigset_t before_;
+};
+
 /// Between fork and exec only calls that are safe in a multithreaded process.
 pid_t start(std::vector<std::string> words, int output, int errors) {
   std::vector<char*> arguments;
   for (auto& word : words) arguments.push_back(word.data());
   arguments.push_back(nullptr);
+  const SignalsWait signals;
   const pid_t parent = ::getpid(), process = ::fork();
   if (process < 0)
     throw UserError(fmt::format("cannot start a process: {}: {}", std::strerror(errno), words.front()), ExitCode::bug);
@@ -38,6 +65,7 @@ pid_t start(std::vector<std::string> words, int output, int errors) {
   if (::getppid() != parent) ::_exit(127);  // it has ended already
   ::dup2(output, STDOUT_FILENO);
   ::dup2(errors, STDERR_FILENO);
+  signals.deliver_by_default();
   ::execv(arguments.front(), arguments.data());
   ::_exit(127);
 }

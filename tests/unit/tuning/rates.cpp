@@ -41,7 +41,7 @@ class SimulatedBench : public TuningBench {
 }  // namespace
 
 TEST_CASE("of tunings without an effect, at most the stated share claims a change", "[rates]") {
-  const int64_t tunings = test::trials(20);
+  const int64_t tunings = test::trials(60);
   int64_t claimed = 0, trials = 0;
   for (int64_t i = 0; i < tunings; ++i) {
     SimulatedBench bench(static_cast<uint64_t>(i));
@@ -52,7 +52,7 @@ TEST_CASE("of tunings without an effect, at most the stated share claims a chang
   INFO(claimed << " of " << tunings << " tunings claimed a change, in " << trials << " trials");
   if (test::full_rates()) WARN(claimed << " of " << tunings << " tunings claimed a change, in " << trials << " trials");
   CHECK(trials >= 8 * tunings);
-  CHECK_FALSE(test::exceeds(claimed, tunings, 0.05));
+  CHECK(claimed <= tunings / 20);  // of these 60, six if every trial had the tuning's level
 }
 
 }  // namespace trainopt

@@ -144,7 +144,7 @@ TEST_CASE("a trial that the user stops does not count") {
   CHECK(half.steps.size() == 1);
 }
 
-TEST_CASE("what trains something else needs to be allowed") {
+TEST_CASE("what changes the training needs to be allowed") {
   ScriptedBench bench;
   bench.candidates = {candidate("other=1", 9, Exactness::new_math)};
   Trial faster = pays(2);
