@@ -192,7 +192,7 @@ def test_finished_runs(trainopt, recipe):
         (["job.yaml", "nothing.yaml"], "nothing.yaml"),
         (["job.yaml", "job.yaml", "--min-effect", "5"], "--min-effect"),
         (["job.yaml", "job.yaml", "--level", "sure"], "--level"),
-        (["job.yaml", "job.yaml", "--level", "1e-20"], "between 50% and 99.99%"),
+        (["job.yaml", "job.yaml", "--level", "1e-20"], "between 50% and 99.995%"),
         (["--show", "x", "--level", "99%"], "--level"),
         (["job.yaml", "job.yaml", "--budget", "soon"], "--budget"),
         (["job.yaml", "job.yaml", "--repeats", "0"], "--repeats"),
