@@ -68,6 +68,8 @@ std::string flops_text(double flops) {
   return fmt::format("{} {}FLOP", three_digits(flops), kPrefixes[prefix]);
 }
 
+std::string flops_per_s_text(double rate) { return flops_text(rate) + "/s"; }
+
 std::string shortened(std::string_view text, size_t most) {
   if (text.size() <= most) return std::string(text);
   while (most > 0 && (static_cast<unsigned char>(text[most]) & 0xC0) == 0x80) --most;  // not within a character

@@ -69,6 +69,22 @@ def test_with_a_recipe(trainopt):
     assert "forward and backward" in text.out and "the loader alone" in text.out, text
 
 
+def test_a_profile_holds_each_unit_against_the_roofline(trainopt):
+    trainopt.write("tiny.yaml", TINY)
+    trainopt(*QUICK)
+    steps = ("train.max_steps=20", "bench.warmup_steps=2")
+    run = trainopt("profile", "tiny.yaml", "device=cpu", "--run-dir", "out", *steps)
+    assert run.code == 0 and "attainable and achieved in GFLOP/s" in run.out, run
+    profile = json.loads((trainopt.folder / "out/profile.json").read_text())
+    per_sample = trainopt("plan", "tiny.yaml", "--json").json()["model"]["flops_per_sample"]
+    units = [unit for unit in profile["units"] if "attained_pct" in unit]
+    calls = units[0]["calls"]
+    assert sum(unit["step_flops"] for unit in units) == 3 * 8 * calls * per_sample
+    for unit in units:
+        of_peak = unit["achieved_flops_per_s"] / unit["attainable_flops_per_s"]
+        assert of_peak == pytest.approx(unit["attained_pct"] / 100), unit
+
+
 def test_exchanges_of_two_ranks(trainopt):
     result = trainopt("launch", "-n", "2", "--", *QUICK)
     assert result.code == 0, result

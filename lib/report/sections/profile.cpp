@@ -52,9 +52,11 @@ Html units(const Figures& profile, const Place& place) {
 Html attained(const Figures& profile) {
   Table table{.caption = "Units against the roofline, forward and backward",
               .columns = {{"unit"},
-                          {"FLOPs, forward", true},
+                          {"FLOPs", true},
                           {"memory traffic", true},
                           {"at least", true},
+                          {"attainable", true},
+                          {"achieved", true},
                           {"attained", true},
                           {"limited by"}},
               .rows = {}};
@@ -62,9 +64,10 @@ Html attained(const Figures& profile) {
   for (size_t i = 0; list.is_array() && i < shown_of(list); ++i) {
     const Figures unit = profile.of(fmt::format("units.{}", i));
     if (!unit.value("attained_pct")) continue;
-    table.rows.push_back({unit.text("name"), unit.number("flops", flops_text), unit.number("bytes", bytes_text),
-                          unit.number("least_ms", ms_text), unit.number("attained_pct", percent_text),
-                          unit.text("limited_by")});
+    table.rows.push_back({unit.text("name"), unit.number("step_flops", flops_text), unit.number("bytes", bytes_text),
+                          unit.number("least_ms", ms_text), unit.number("attainable_flops_per_s", flops_per_s_text),
+                          unit.number("achieved_flops_per_s", flops_per_s_text),
+                          unit.number("attained_pct", percent_text), unit.text("limited_by")});
   }
   return table.rows.empty() ? Html() : element("h3", "Units against the roofline") + draw(table);
 }
