@@ -87,9 +87,13 @@ GradientReducer::~GradientReducer() = default;
 void GradientReducer::prepare() {
   or_lost_rank([&] {
     state_->reducer->prepare_for_forward();
-    state_->reducer->rebuild_buckets();  // only once, in the order in which the first backward filled them
+    state_->reducer->rebuild_buckets();  // if rebuild() has not been called since the first backward
     state_->reducer->prepare_for_backward({});
   });
+}
+
+void GradientReducer::rebuild() {
+  or_lost_rank([&] { state_->reducer->rebuild_buckets(); });
 }
 
 }  // namespace trainopt

@@ -29,6 +29,10 @@ class GradientReducer {
   /// Call before the forward pass whose backward should sum gradients over the ranks; otherwise they only accumulate
   /// locally. That backward throws LostRank if a rank is gone.
   void prepare();
+  /// Lays out the buckets in the order in which the first backward filled them; does nothing before that and after the
+  /// first time. Meanwhile the gradients exist twice, so call it when little else is in memory. Every rank must call
+  /// it.
+  void rebuild();
 
  private:
   class Sender;

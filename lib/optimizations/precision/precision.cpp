@@ -72,8 +72,8 @@ Outcome apply(Plan& plan, const Config& config) {
   const int64_t values = plan.model.bfloat16_parameters;
   if (values == 0) return Outcome::none("keep_float32 names every parameter that could be bfloat16");
   if (config.stochastic_rounding)
-    plan.rounding.fill("precision", "stochastic", [](const BuildContext& context) {
-      return make_stochastic_rounding(context.plan.seed, context.steps_done);
+    plan.rounding.fill("precision", "stochastic", [for_cpu = plan.device.is_cpu()](const BuildContext& context) {
+      return make_stochastic_rounding(context.plan.seed, context.steps_done, for_cpu);
     });
   std::string what =
       fmt::format("{} of {} are bfloat16, {} of {} values, rounded {}: {} less for weights and as much for gradients",

@@ -15,8 +15,8 @@ constexpr int64_t kPieceValues = int64_t{1} << 22;  // rounded at once: limits t
 
 class StochasticRounding : public WeightRounding {
  public:
-  StochasticRounding(uint64_t seed, const int64_t* steps_done)
-      : key_(mix_key(seed, kRounding)), steps_done_(steps_done) {}
+  StochasticRounding(uint64_t seed, const int64_t* steps_done, bool for_cpu)
+      : key_(mix_key(seed, kRounding)), steps_done_(steps_done), for_cpu_(for_cpu) {}
 
   void store(const std::string& name, const at::Tensor& values, const at::Tensor& parameter) const override {
     const auto step = static_cast<uint64_t>(*steps_done_);
@@ -29,7 +29,9 @@ class StochasticRounding : public WeightRounding {
       const int64_t count = std::min(at_once, rows - row);
       const at::Tensor piece = values.narrow(0, row, count);
       const HalvesRange range{.first = row * row_values, .count = piece.numel()};
-      const at::Tensor halves = random_halves(range, key, step, values.device());
+      const at::Tensor halves = values.is_meta() && for_cpu_
+                                    ? at::empty({range.count}, values.options().dtype(at::kInt))
+                                    : random_halves(range, key, step, values.device());
       parameter.narrow(0, row, count).copy_(rounded_stochastically(piece, halves.view(piece.sizes())));
     }
   }
@@ -37,6 +39,7 @@ class StochasticRounding : public WeightRounding {
  private:
   uint64_t key_;
   const int64_t* steps_done_;
+  bool for_cpu_;
 };
 
 }  // namespace
@@ -48,8 +51,8 @@ at::Tensor rounded_stochastically(const at::Tensor& values, const at::Tensor& ha
   return at::where(at::isfinite(values), kept, values).to(at::kBFloat16);
 }
 
-std::unique_ptr<WeightRounding> make_stochastic_rounding(uint64_t seed, const int64_t* steps_done) {
-  return std::make_unique<StochasticRounding>(seed, steps_done);
+std::unique_ptr<WeightRounding> make_stochastic_rounding(uint64_t seed, const int64_t* steps_done, bool for_cpu) {
+  return std::make_unique<StochasticRounding>(seed, steps_done, for_cpu);
 }
 
 }  // namespace trainopt::precision

@@ -13,7 +13,9 @@ namespace trainopt::precision {
 at::Tensor rounded_stochastically(const at::Tensor& values, const at::Tensor& halves);
 
 /// Random numbers are a function of the seed, the step, the parameter's name and the element's index, the same on every
-/// rank. `steps_done` (BuildContext) must outlive the result.
-std::unique_ptr<WeightRounding> make_stochastic_rounding(uint64_t seed, const int64_t* steps_done);
+/// rank. `steps_done` (BuildContext) must outlive the result. `for_cpu`: values on the meta device stand for those of a
+/// CPU, whose random numbers take less temporary memory.
+std::unique_ptr<WeightRounding> make_stochastic_rounding(uint64_t seed, const int64_t* steps_done,
+                                                         bool for_cpu = false);
 
 }  // namespace trainopt::precision

@@ -21,6 +21,10 @@ class ReplicatedParameters : public LocalParameters {
     if (is_last) reducer_.prepare();
     return Scope();
   }
+  void updated() override {
+    const MemoryScope scope({.use = MemoryUse::gradients});
+    reducer_.rebuild();  // here no activations are in memory
+  }
   NamedTensors replicated() override { return parameters(); }
   bool is_local() const override { return false; }
 
