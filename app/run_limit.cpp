@@ -34,7 +34,7 @@ RunTimes times_of(const Plan& plan, const RunOutcome& outcome, const StepTimes& 
 }
 
 /// For a shell.
-std::string quoted(const std::string& text) {
+std::string shell_quoted(const std::string& text) {
   if (text.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./=,:+@%") == text.npos)
     return text;
   std::string result = "'";
@@ -50,8 +50,8 @@ std::vector<Proposal> shown(const std::vector<Proposal>& proposals) {
 
 std::string command_for(const Proposal& proposal, const fs::path& run_dir, int64_t ranks) {
   std::string command = ranks > 1 ? fmt::format("trainopt launch -n {} -- compare ", ranks) : "trainopt compare ";
-  command += quoted((run_dir / "recipe.yaml").string());
-  for (const std::string& word : proposal.change) command += " --with " + quoted(word);
+  command += shell_quoted((run_dir / "recipe.yaml").string());
+  for (const std::string& word : proposal.change) command += " --with " + shell_quoted(word);
   const std::string_view part = proposal.rule->part;
   return command + (part == "evaluation" || part == "checkpoints" ? " --whole" : "");  // which is otherwise left out
 }

@@ -69,6 +69,13 @@ Json loader_json(const std::optional<LoaderWork>& work, int64_t workers) {
   return json;
 }
 
+template <class Result>
+std::string quality_text(const Result& result) {
+  const std::string loss = fmt::format("loss {:.4f}, ", result.loss);
+  if (result.perplexity) return loss + fmt::format("perplexity {:.2f}", *result.perplexity);
+  return loss + fmt::format("top-1 {:.2f} %, top-5 {:.2f} %", result.top1_pct.value_or(0), result.top5_pct.value_or(0));
+}
+
 bool compares_replicas(const Plan& plan) { return plan.parallel.check_replicas_every > 0 && plan.position.ranks > 1; }
 
 }  // namespace
@@ -78,23 +85,6 @@ RecordsSoFar RecordsSoFar::of(const ArchiveReader& archive) {
   return {.step = archive.integer("step"),
           .evaluated_at = evaluated.is_null() ? 0 : evaluated.get<int64_t>(),
           .first_loss = loss.is_null() ? std::nullopt : std::optional(loss.get<double>())};
-}
-
-RunEnd end_of_run(const RunOutcome& outcome, const Plan& plan, const std::optional<int64_t>& saved_step,
-                  int64_t restarts) {
-  const std::string steps = counted(outcome.steps, "step"),
-                    with = restarts > 0 ? fmt::format(", with {}", counted(restarts, "restart")) : "";
-  if (outcome.stopped_by_signal != 0)
-    return {
-        "stopped",
-        fmt::format("by signal {} after {}{}{}", outcome.stopped_by_signal, steps, with,
-                    saved_step == outcome.steps ? fmt::format(", saved as {}", checkpoint_name(outcome.steps)) : ""),
-        128 + outcome.stopped_by_signal};
-  return {"done",
-          !plan.steps || outcome.steps < *plan.steps
-              ? fmt::format("after {}{} (train.max_time: {})", steps, with, to_text(*plan.train.max_time))
-              : fmt::format("after {}{}", steps, with),
-          0};
 }
 
 RunReport::Records::Records(const Plan& plan, const std::filesystem::path& run_dir, const OutputOptions& output,
@@ -182,11 +172,9 @@ void RunReport::evaluated(int64_t step, const EvaluationResult& result) {
   records_->evaluations.flush();
   records_->sinks.evaluated(step, to_json(result));
   if (output_.quiet) return;
-  const std::string quality = result.perplexity ? fmt::format("perplexity {:.2f}", *result.perplexity)
-                                                : fmt::format("top-1 {:.2f} %, top-5 {:.2f} %",
-                                                              result.top1_pct.value_or(0), result.top5_pct.value_or(0));
-  records_->sinks.console().line(fmt::format("evaluation after step {}: loss {:.4f}, {} of {} samples in {:.1f} s",
-                                             step, result.loss, quality, result.samples, result.wall_s));
+  records_->sinks.console().line(fmt::format("evaluation after step {}: {} of {} samples in {:.1f} s{}", step,
+                                             quality_text(result), result.samples, result.wall_s,
+                                             result.average ? "; average: " + quality_text(*result.average) : ""));
 }
 
 Json RunReport::summary_json(const RunOutcome& outcome, const RunEnd& end) const {
@@ -206,6 +194,7 @@ Json RunReport::summary_json(const RunOutcome& outcome, const RunEnd& end) const
                                ? Json{{"passed", outcome.replicas.passed}, {"wall_s", outcome.replicas.wall_s}}
                                : Json();
   json["evaluation"] = outcome.evaluation ? to_json(*outcome.evaluation) : Json();
+  json["target"] = target_json(outcome, plan_, json.at("samples_per_joule"));
   json.update(to_json(diagnose(recipe_, plan_, outcome, records_->summary, records_s_), run_dir_, plan_));
   json["loader"] = loader_json(outcome.loading, plan_.loader.num_workers);
   json["memory"] = memory_json(outcome.trace, forecast_of(outcome, plan_));

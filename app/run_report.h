@@ -4,6 +4,7 @@
 
 #include "app/arguments.h"
 #include "app/explain.h"
+#include "app/run_end.h"
 #include "metrics/loss_spikes.h"
 #include "metrics/sinks.h"
 #include "metrics/summary.h"
@@ -18,18 +19,6 @@
 #include <vector>
 
 namespace trainopt {
-
-/// How a run ended.
-struct RunEnd {
-  std::string status;  ///< done, failed, stopped
-  std::string reason;
-  int exit_code = 0;
-};
-
-/// For a run that did not fail. `saved_step` is the step of the newest checkpoint on disk; `restarts`: how often the
-/// launcher has started all ranks again.
-RunEnd end_of_run(const RunOutcome& outcome, const Plan& plan, const std::optional<int64_t>& saved_step,
-                  int64_t restarts);
 
 /// The state of the records in a run directory that is resumed.
 struct RecordsSoFar {

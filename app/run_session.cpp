@@ -116,7 +116,7 @@ class RunSession {
   int report_already_finished() const {
     if (member_.is_first())
       std::printf("nothing is left to do: the run in %s finished after %s\n", run_dir().c_str(),
-                  counted(*plan_.steps, "step").c_str());
+                  counted(claimed_->state->integer("step"), "step").c_str());
     return 0;
   }
 
@@ -203,12 +203,8 @@ class RunSession {
 
   void save_weights() {
     trainer_->during("writing the weights", [this] {
-      const NamedTensors weights = trainer_->weights();
-      if (const auto bad = first_not_finite(weights))
-        throw UserError(
-            fmt::format("the weights are non-finite after the last step, so they were not written: {}", *bad),
-            ExitCode::diverged);
-      if (member_.is_first()) save_tensors(run_dir() / "weights.safetensors", weights, {{"format", "pt"}});
+      trainer_->write_weights(run_dir() / "weights.safetensors");
+      trainer_->with_average([this] { trainer_->write_weights(run_dir() / "weights-average.safetensors"); });
     });
   }
 

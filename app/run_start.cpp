@@ -55,9 +55,17 @@ void check_state(const std::optional<ArchiveReader>& state, const RunFolder& fol
   plan.notes.push_back(fmt::format("resumes after step {} from {}", state->integer("step"), state->where().string()));
 }
 
+/// Whether the evaluation after the checkpoint's step found what the plan is to learn.
+bool has_reached_target(const ArchiveReader& state, const Plan& plan) {
+  const Json &evaluation = state.value("evaluation"), &at = state.value("evaluated_at");
+  return !evaluation.is_null() && at == state.value("step") &&
+         reached(goal_of(plan.train.target), evaluation_from(evaluation));
+}
+
 /// Whether the run in this directory finished and the recipe asks for no further steps.
 bool already_finished(const std::filesystem::path& run_dir, const ArchiveReader& state, const Plan& plan) {
-  if (!plan.steps || state.integer("step") < *plan.steps || !std::filesystem::exists(run_dir / "summary.json"))
+  const bool all_steps = plan.steps && state.integer("step") >= *plan.steps;
+  if ((!all_steps && !has_reached_target(state, plan)) || !std::filesystem::exists(run_dir / "summary.json"))
     return false;
   const Json summary = parse_json(read_file(run_dir / "summary.json", ExitCode::storage), /*allow_exceptions=*/false);
   return summary.is_object() && summary.value("status", "") == "done" &&

@@ -97,6 +97,7 @@ fs::path CommandBench::write_recipe(const fs::path& folder, const std::string& n
   auto recipe = with_words(options_.recipe, changes, options_.ranks);
   if (!recipe) throw UserError("refused: the change contradicts the recipe: " + text_of(changes));
   recipe->run_dir.reset();
+  recipe->train.target = {};
   recipe->checkpoint.resume = "none";
   const fs::path file = folder / (name + ".yaml");
   write_file(file, recipe_yaml(*recipe));

@@ -3,11 +3,13 @@
 #include "app/compare_against.h"
 #include "app/compare_each.h"
 #include "app/compare_output.h"
+#include "app/compare_until.h"
 #include "app/measure_options.h"
 #include "app/measure_session.h"
 #include "app/run_directory.h"
 #include "app/run_plan.h"
 #include "app/signals.h"
+#include "app/until_options.h"
 #include "app/version.h"
 #include "base/files.h"
 #include "compare/bundle.h"
@@ -32,6 +34,7 @@ struct CompareArguments {
   MeasureOptions measure;
   std::vector<std::string> with, without, each, faults;
   std::string show, run_dir, against;
+  UntilOptions until;
   Gate gate;
   bool json = false, markdown = false, own_processes = false, no_numbers = false, whole = false, no_noise_floor = false;
 
@@ -182,6 +185,20 @@ int hold_against(const CLI::App& command, const CompareArguments& arguments, con
       arguments.measure, arguments.output(), context.environment, context.output);
 }
 
+/// Compares how soon two recipes reach their target, in runs of their own.
+int compare_to_target(const NamedRecipe& a, const NamedRecipe& b, const CompareArguments& arguments,
+                      const CommandContext& context) {
+  refuse_several_ranks(context.environment, "trainopt compare --until");
+  arguments.gate.refuse("--until target has its own verdict; read it with --json");
+  const auto options = arguments.measure.options();
+  return compare_until({.a = {a.name, a.recipe},
+                        .b = {b.name, b.recipe},
+                        .seeds = arguments.until.seeds,
+                        .level = options.level,
+                        .min_effect = options.min_effect},
+                       arguments.output(), context.output);
+}
+
 int run_compare(const CLI::App& command, const CompareArguments& arguments, const CommandContext& context) {
   if (const auto rule = arguments.gate.rule(); rule && rule->numbers && arguments.no_numbers)
     throw UserError("--fail-on numbers needs the numbers: remove --no-numbers");
@@ -219,6 +236,7 @@ int run_compare(const CLI::App& command, const CompareArguments& arguments, cons
   handle_signals();
   for (const auto& fault : arguments.faults) parse_injection(fault);  // reports mistakes before anything starts
   const auto [a, b] = arms_of(command, arguments, files, overrides, launch.position.ranks);
+  if (arguments.until) return compare_to_target(a, b, arguments, context);
   refuse_profiler_alone(std::array{a.recipe, b.recipe});
   const MeasureJob job = measure_job(std::array{a.recipe, b.recipe});
   return run_measurement(launch, job, context.environment, [&](ArmFactory& factory, const Explain& explain) {
@@ -275,6 +293,7 @@ Command add_compare(CLI::App& app) {
   arguments->gate.add_to(*command);
   command->add_flag("--json", arguments->json, "Print one JSON object");
   command->add_flag("--markdown", arguments->markdown, "Print Markdown");
+  arguments->until.add_to(*command);
   return [=](const CommandContext& context) { return run_compare(*command, *arguments, of_rank(context)); };
 }
 

@@ -96,6 +96,7 @@ class BatchFinder {
     recipe.evaluation.every_n_steps.reset();
     recipe.evaluation.at_end = false;
     recipe.train.epochs.reset();
+    recipe.train.target = {};
     recipe.train.max_steps = int64_t{1} << 40;
     recipe.bench.warmup_steps = kWarmupSteps;
     return recipe;

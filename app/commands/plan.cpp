@@ -3,6 +3,7 @@
 #include "recipe/make_plan.h"
 #include "recipe/memory_remedies.h"
 #include "recipe/plan_text.h"
+#include "recipe/schedule_picture.h"
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
@@ -14,7 +15,9 @@ Command add_plan(CLI::App& app) {
   const auto recipes = std::make_shared<RecipeArguments>();
   const auto json = std::make_shared<bool>(false);
   const auto assumptions = std::make_shared<std::string>();
+  const auto schedule = std::make_shared<bool>(false);
   command->add_flag("--json", *json, "Print one JSON object");
+  command->add_flag("--schedule", *schedule, "Draw the learning rate over the run instead; with --json: its numbers");
   command
       ->add_option("--assume", *assumptions,
                    "Plan for another machine: gpus=8,ranks=8,arch=sm_90,memory_gib=80,cores=64; memory_gib is the "
@@ -28,6 +31,13 @@ Command add_plan(CLI::App& app) {
     const auto loaded = recipes->load(*command, position.ranks);
     require_weights_file(loaded.recipe);
     Plan plan = make_plan(loaded.recipe, machine, position);
+    if (*schedule) {
+      if (*json)
+        print_json(schedule_json(plan));
+      else
+        std::fputs(schedule_picture(plan).c_str(), stdout);
+      return 0;
+    }
     plan.memory = make_memory_forecast(loaded.recipe, plan);
     plan.notes.insert(plan.notes.begin(), loaded.notes.begin(), loaded.notes.end());
     if (*json) {

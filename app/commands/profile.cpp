@@ -43,6 +43,16 @@ std::vector<std::string> unused_keys(const LoadedRecipe& loaded) {
   return keys;
 }
 
+/// So short a run would leave a schedule no room for its phases, and no speed depends on where it ends.
+void set_far_end(SchedulerConfig& scheduler) {
+  std::visit(
+      [](auto& c) {
+        if constexpr (requires { c.end; })
+          if (!c.end.total_steps) c.end.total_steps = 1'000'000'000;
+      },
+      scheduler.schedule);
+}
+
 /// A training just long enough for one recording, which does nothing but train. Throws UserError if it would be long.
 void make_short(LoadedRecipe& loaded) {
   Recipe& recipe = loaded.recipe;
@@ -63,6 +73,9 @@ void make_short(LoadedRecipe& loaded) {
   recipe.train.max_steps = steps;
   recipe.train.epochs.reset();
   recipe.train.max_time.reset();
+  recipe.train.target = {};
+  set_far_end(recipe.scheduler);
+  if (auto* swa = std::get_if<SwaConfig>(&recipe.average)) swa->start_step = 1;
   recipe.bench.warmup_steps = kSteadyAfter;  // recorded steps are compared with steady ones
   recipe.evaluation.every_n_steps.reset();
   recipe.evaluation.at_end = false;

@@ -152,7 +152,8 @@ double saved_by_recomputed_micro_batches(const Situation& s, const Words& change
 std::vector<Words> larger_batches(const Situation& s) {
   std::vector<Words> all;
   const auto& common = common_of(s.recipe.optimizer);
-  const bool adaptive = !std::holds_alternative<SgdConfig>(s.recipe.optimizer);
+  const bool adaptive =
+      !std::holds_alternative<SgdConfig>(s.recipe.optimizer) && !std::holds_alternative<LarsConfig>(s.recipe.optimizer);
   for (int64_t times = 2; times <= 8 && !s.recipe.data.global_batch_size; times *= 2) {
     Words words{fmt::format("data.batch_size={}", times * s.plan.data.batch_size)};
     if (common.lr_scaling == LrScaling::none) {

@@ -70,6 +70,7 @@ Plan arm_plan(const ArmSpec& spec, const Machine& machine, const RankPosition& p
   Plan plan = make_plan(recipe, machine, position);
   plan.steps.reset();
   plan.train.max_time.reset();
+  plan.train.target = {};
   if (!spec.whole) leave_out_pauses(plan);
   if (plan.evaluation) plan.evaluation->at_end = false;
   plan.checkpoint.at_end = false;

@@ -26,6 +26,7 @@ class ReplayedBatches : public BatchSource {
 class NoUpdates : public Optimizer {
  public:
   void set_learning_rate(double) override {}
+  void set_momentum(double) override {}
   void save(ArchiveWriter&) const override {}
   void load(const ArchiveReader&) override {}
   int64_t state_bytes() const override { return 0; }

@@ -47,8 +47,6 @@ inline constexpr auto kKnownSpellings = std::to_array<KnownSpelling>({
     // optimizer and schedule
     {"optim", "optimizer.name"},
     {"opt", "optimizer.name"},
-    {"base_lr", "optimizer.lr"},
-    {"max_lr", "optimizer.lr"},
     {"beta1", "optimizer.betas", "[0.9, 0.999]"},
     {"beta2", "optimizer.betas", "[0.9, 0.999]"},
     {"adam_beta1", "optimizer.betas", "[0.9, 0.999]"},
@@ -58,6 +56,7 @@ inline constexpr auto kKnownSpellings = std::to_array<KnownSpelling>({
     {"wd", "optimizer.weight_decay"},
     {"lr_scheduler", "scheduler.name"},
     {"lr_schedule_type", "scheduler.name"},
+    {"lr_scheduler_type", "scheduler.name"},
     {"sched", "scheduler.name"},
     {"warmup_iters", "scheduler.warmup_steps"},
     {"lr_warmup_steps", "scheduler.warmup_steps"},

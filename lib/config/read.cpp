@@ -56,7 +56,10 @@ std::string owners_of(const Option& variant, std::string_view key) {
   for (const auto& alternative : variant.alternatives)
     for (const Option& option : alternative.options)
       if (find_option({&option}, key)) names.push_back(alternative.name);
-  return joined(names, " and ");
+  if (names.size() < 3) return joined(names, " and ");
+  const std::string_view last = names.back();
+  names.pop_back();
+  return fmt::format("{} and {}", joined(names, ", "), last);
 }
 
 }  // namespace

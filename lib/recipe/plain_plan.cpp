@@ -98,14 +98,47 @@ void require_samples_for_all(const BatchSchedule& schedule) {
                   counted(left, "sample"), shape.ranks, shape.samples, shape.ranks, shape.batch_size));
 }
 
+int64_t steps_of(int64_t epochs, int64_t steps_per_epoch) {
+  // In double first: a billion epochs of a large data set would overflow.
+  const double steps = static_cast<double>(epochs) * static_cast<double>(steps_per_epoch);
+  return steps < 1e15 ? epochs * steps_per_epoch : int64_t{1'000'000'000'000'000};
+}
+
 /// The smaller of the limits on steps; null if only time ends the run.
 std::optional<int64_t> planned_steps(const TrainConfig& train, int64_t steps_per_epoch) {
   if (!train.max_steps && !train.epochs) return train.max_time ? std::nullopt : std::optional(steps_per_epoch);
   if (!train.epochs) return train.max_steps;
-  // In double first: a billion epochs of a large data set would overflow.
-  const double steps = static_cast<double>(*train.epochs) * static_cast<double>(steps_per_epoch);
-  const int64_t of_epochs = steps < 1e15 ? *train.epochs * steps_per_epoch : int64_t{1'000'000'000'000'000};
+  const int64_t of_epochs = steps_of(*train.epochs, steps_per_epoch);
   return train.max_steps ? std::min(*train.max_steps, of_epochs) : of_epochs;
+}
+
+/// The step at which the schedule ends; of one without an end, the run's last step.
+int64_t schedule_steps(const Plan& plan) {
+  const ScheduleEnd* end = end_of(plan.scheduler);
+  if (end == nullptr || !end->total_steps) return plan.steps.value_or(0);
+  if (plan.scheduler.interval == ScheduleInterval::step) return *end->total_steps;
+  return steps_of(*end->total_steps, plan.data.schedule().steps_per_epoch());
+}
+
+void fill_average(Plan& plan) {
+  AverageRule rule;
+  std::string what;
+  if (const auto* ema = std::get_if<EmaConfig>(&plan.average_config)) {
+    rule.decay = ema->decay;
+    what = fmt::format("exponential, decay {}", ema->decay);
+  } else if (const auto* swa = std::get_if<SwaConfig>(&plan.average_config)) {
+    rule.first_step = swa->start_step.value_or(plan.steps.value_or(0) * 3 / 4 + 1);
+    rule.every_n_steps = swa->every_n_steps;
+    if (plan.steps && rule.first_step > *plan.steps)
+      throw UserError(
+          fmt::format("average.start_step must not be after the last step: {}, {}", rule.first_step, *plan.steps));
+    what = fmt::format("of the weights every {} from step {} on", counted(rule.every_n_steps, "step"),
+                       with_commas(rule.first_step));
+  } else {
+    return;
+  }
+  plan.average =
+      Slot<WeightAverage>("average", what, [rule](const BuildContext& context) { return make_average(rule, context); });
 }
 
 Model without_values(ModelConfig config, const InputShape& input) {
@@ -224,7 +257,10 @@ Plan plain_plan(const Recipe& recipe, const Machine& machine, const RankPosition
   plan.scheduler = recipe.scheduler;
   note_sudden_rate(plan);
   plan.steps = planned_steps(recipe.train, plan.data.schedule().steps_per_epoch());
-  plan.schedule_steps = recipe.scheduler.total_steps.value_or(plan.steps.value_or(0));
+  plan.schedule_steps = schedule_steps(plan);
+  plan.schedule();  // refuses phases that do not fit
+  plan.average_config = recipe.average;
+  fill_average(plan);
   plan.parallel = recipe.parallel;
   plan.checkpoint = recipe.checkpoint;
   plan.logging = recipe.logging;

@@ -142,7 +142,7 @@ Fact length_fact(const Plan& plan) {
 }
 
 std::string schedule_text(const Plan& plan) {
-  std::string text(word_of(plan.scheduler.name));
+  std::string text(name_of(plan.scheduler));
   if (plan.scheduler.warmup_steps > 0)
     text += fmt::format(", {} warm-up steps", with_commas(plan.scheduler.warmup_steps));
   const int64_t samples = plan.data.schedule().step_samples();
@@ -150,8 +150,10 @@ std::string schedule_text(const Plan& plan) {
     text += fmt::format(", lr × {:.4g} for {} samples per step instead of {} ({})",
                         learning_rate_factor(plan.optimizer_config, samples), with_commas(samples),
                         with_commas(common.reference_batch.value()), word_of(common.lr_scaling));
-  if (plan.scheduler.name != ScheduleKind::constant)
-    text += fmt::format(", reaching 0 at step {}", with_commas(plan.schedule_steps));
+  if (plan.scheduler.interval == ScheduleInterval::epoch) text += ", by epochs";
+  if (end_of(plan.scheduler))
+    text += fmt::format(", reaching {:.3g} at step {}", plan.schedule().at(plan.schedule_steps + 1).learning_rate,
+                        with_commas(plan.schedule_steps));
   return text;
 }
 

@@ -7,6 +7,7 @@
 #include "metrics/config.h"
 #include "model/config.h"
 #include "optimizations/config.h"
+#include "train/average_config.h"
 #include "train/config.h"
 #include "train/debug_config.h"
 #include "train/profiler_config.h"
@@ -27,6 +28,7 @@ struct Recipe {
   TrainConfig train;
   OptimizerConfig optimizer;
   SchedulerConfig scheduler;
+  AverageConfig average;
   OptimizationsConfig optimizations;
   ParallelConfig parallel;
   EvaluationConfig evaluation;
@@ -59,6 +61,7 @@ void describe(V& v, Recipe& c) {
   v.section("train", c.train, "Training length and behaviour.");
   v.section("optimizer", c.optimizer, "The update rule.");
   v.section("scheduler", c.scheduler, "The learning-rate schedule.");
+  v.section("average", c.average, "An average of the weights over time.");
   v.section("optimizations", c.optimizations, "The optimization switches.");
   v.section("parallel", c.parallel, "Training on several ranks.");
   v.section("evaluation", c.evaluation, "Accuracy on held-out data.");

@@ -11,11 +11,12 @@ namespace trainopt {
 namespace {
 
 // A section stands for all its keys. data.path may change: opening the data checks that it is the same.
-const std::vector<std::string> kFixed{
-    "model",        "seed",           "optimizer",   "data.dataset",    "data.size",      "data.image_size",
-    "data.shuffle", "data.drop_last", "data.decode", "data.transforms", "data.token_bits"};
-const std::vector<std::string> kNoted{"optimizations", "scheduler", "train.label_smoothing", "train.max_grad_norm",
-                                      "deterministic", "device",    "num_threads",           "data.padding"};
+const std::vector<std::string> kFixed{"model",          "seed",        "optimizer",       "average",
+                                      "data.dataset",   "data.size",   "data.image_size", "data.shuffle",
+                                      "data.drop_last", "data.decode", "data.transforms", "data.token_bits"};
+const std::vector<std::string> kNoted{
+    "optimizations", "scheduler", "train.label_smoothing", "train.max_grad_norm", "train.clip_value",
+    "deterministic", "device",    "num_threads",           "data.padding"};
 
 bool among(const std::string& key, const std::vector<std::string>& keys) {
   return std::any_of(keys.begin(), keys.end(),

@@ -6,6 +6,8 @@
 #include "recipe/make_plan.h"
 #include "recipe/recipe_io.h"
 #include "recipe/validate_data.h"
+#include "recipe/validate_schedule.h"
+#include "train/target.h"
 
 #include <algorithm>
 #include <set>
@@ -74,9 +76,29 @@ void check_model(const Recipe& recipe, const std::set<std::string>& changed, Pro
     problems.push_back({"model.replace_head", "needs model.weights; without them every layer starts anew"});
 }
 
+void check_target(const Recipe& recipe, Problems& problems) {
+  const auto goal = goal_of(recipe.train.target);
+  if (!goal) return;
+  const std::string key = "train.target." + goal->metric;
+  const TargetConfig& target = recipe.train.target;
+  if (target.top1_pct.has_value() + target.loss.has_value() + target.perplexity.has_value() > 1)
+    problems.push_back({"train.target", "names more than one number; keep one of them"});
+  const bool language = is_language_model(recipe.model.name);
+  if (goal->metric == (language ? "top1_pct" : "perplexity"))
+    problems.push_back({key, fmt::format("{} does not measure this; use loss or {}", word_of(recipe.model.name),
+                                         language ? "perplexity" : "top1_pct")});
+  if (!recipe.evaluation.every_n_steps)
+    problems.push_back({key, "no evaluation checks this before the end; set evaluation.every_n_steps"});
+}
+
 void check_training(const Recipe& recipe, const std::set<std::string>& changed, Problems& problems) {
-  if (const auto* sgd = std::get_if<SgdConfig>(&recipe.optimizer); sgd && sgd->nesterov && sgd->momentum == 0)
-    problems.push_back({"optimizer.nesterov", "needs optimizer.momentum above 0"});
+  const bool nesterov_alone = std::visit(
+      [](const auto& c) {
+        if constexpr (requires { c.nesterov; }) return c.nesterov && c.momentum == 0;
+        return false;
+      },
+      recipe.optimizer);
+  if (nesterov_alone) problems.push_back({"optimizer.nesterov", "needs optimizer.momentum above 0"});
   if (std::visit([](const auto& c) { return !c.common.no_decay.empty() && c.weight_decay == 0; }, recipe.optimizer))
     problems.push_back({"optimizer.no_decay", "needs optimizer.weight_decay above 0"});
   const auto& common = common_of(recipe.optimizer);
@@ -89,15 +111,13 @@ void check_training(const Recipe& recipe, const std::set<std::string>& changed, 
     problems.push_back(
         {"train.label_smoothing", fmt::format("only classification has this, and {} predicts tokens; remove this key",
                                               word_of(recipe.model.name))});
-  const auto& schedule = recipe.scheduler;
-  const bool open_end = recipe.train.max_time && !recipe.train.max_steps && !recipe.train.epochs;
-  if (schedule.name != ScheduleKind::constant && !schedule.total_steps && open_end)
-    problems.push_back(
-        {"scheduler.total_steps",
-         fmt::format("{} needs this, train.max_steps or train.epochs: with only train.max_time its end is unknown",
-                     word_of(schedule.name))});
-  if (schedule.name == ScheduleKind::constant && schedule.total_steps)
-    problems.push_back({"scheduler.total_steps", "only linear and cosine have an end; remove this key"});
+  check_target(recipe, problems);
+  const auto* swa = std::get_if<SwaConfig>(&recipe.average);
+  if (swa && !swa->start_step && recipe.train.max_time && !recipe.train.max_steps && !recipe.train.epochs)
+    problems.push_back({"average.start_step", "needs a value, because with only train.max_time the end is unknown"});
+  if (recipe.train.clip_value && recipe.train.max_grad_norm)
+    problems.push_back({"train.clip_value", "train.max_grad_norm limits the gradients already; remove one of them"});
+  check_schedule(recipe, problems);
   if (changed.contains("train.max_skipped_steps") && recipe.train.on_nonfinite != OnNonfinite::skip)
     problems.push_back({"train.max_skipped_steps", "needs train.on_nonfinite: skip"});
   if (changed.contains("logging.dump.what") && recipe.logging.dump.steps.empty())

@@ -3,6 +3,8 @@
 
 #include "config/describe.h"
 #include "data/transform_config.h"
+#include "train/optimizer_config.h"
+#include "train/schedule_config.h"
 
 namespace trainopt {
 
@@ -14,14 +16,27 @@ struct Choices<OnNonfinite> {
                                      Choice<OnNonfinite>{"rerun", OnNonfinite::rerun}};
 };
 
+/// At most one of them.
+struct TargetConfig {
+  std::optional<double> top1_pct, loss, perplexity;
+};
+template <class V>
+void describe(V& v, TargetConfig& c) {
+  v.field("top1_pct", c.top1_pct, "End once an evaluation finds at least this share of samples classified right.",
+          in_range(0, 100));
+  v.field("loss", c.loss, "End once an evaluation finds at most this loss.", at_least(0));
+  v.field("perplexity", c.perplexity, "End once an evaluation finds at most this perplexity.", at_least(1));
+}
+
 struct TrainConfig {
   std::optional<int64_t> epochs, max_steps;
   std::optional<Duration> max_time;
   std::optional<int64_t> gradient_accumulation_steps;  ///< null: 1, or derived from global_batch_size
-  std::optional<double> max_grad_norm;
+  std::optional<double> max_grad_norm, clip_value;
   double label_smoothing = 0.0;
   OnNonfinite on_nonfinite = OnNonfinite::abort;
   int64_t max_skipped_steps = 10;
+  TargetConfig target;
 };
 template <class V>
 void describe(V& v, TrainConfig& c) {
@@ -36,6 +51,8 @@ void describe(V& v, TrainConfig& c) {
           alias("accumulate_grad_batches", "grad_accum_steps"));
   v.field("max_grad_norm", c.max_grad_norm, "Scale gradients down to this global norm; null: no clipping.", above(0),
           alias("gradient_clip_val", "gradient_clipping", "grad_clip", "clip_grad"));
+  v.field("clip_value", c.clip_value, "Clamp every value of the gradients to ± this; null: no clamping.", above(0),
+          alias("clip_grad_value"));
   v.field("label_smoothing", c.label_smoothing, "Fraction of the target spread over all classes.", in_range(0.0, 1.0));
   v.field(
       "on_nonfinite", c.on_nonfinite,
@@ -43,97 +60,7 @@ void describe(V& v, TrainConfig& c) {
       "fault from bad data.");
   v.field("max_skipped_steps", c.max_skipped_steps, "Steps that on_nonfinite: skip may skip before the run ends.",
           at_least(0));
-}
-
-/// How the learning rate follows the number of samples in a step.
-enum class LrScaling { none, linear, sqrt };
-template <>
-struct Choices<LrScaling> {
-  static constexpr std::array all = {Choice<LrScaling>{"none", LrScaling::none},
-                                     Choice<LrScaling>{"linear", LrScaling::linear},
-                                     Choice<LrScaling>{"sqrt", LrScaling::sqrt}};
-};
-
-/// What every optimizer has.
-struct CommonOptimizerConfig {
-  std::vector<std::string> no_decay;
-  LrScaling lr_scaling = LrScaling::none;
-  std::optional<int64_t> reference_batch;
-};
-template <class V>
-void describe_common(V& v, CommonOptimizerConfig& c) {
-  v.field("no_decay", c.no_decay,
-          "Parameters without weight decay: norm (weights and biases of batch-norm and layer norm), bias, embedding, "
-          "the name of a unit, or a parameter's name or its beginning up to a dot.",
-          any(), alias("no_weight_decay"));
-  v.field("lr_scaling", c.lr_scaling,
-          "Multiply lr by (samples per step ÷ reference_batch): linear, as Goyal et al. (2017) do with SGD, or by its "
-          "square root (sqrt), as is usual with Adam; none: use lr as it is.");
-  v.field("reference_batch", c.reference_batch, "lr_scaling: samples per step at which lr was chosen.",
-          in_range(1, 1e12));
-}
-
-struct SgdConfig {
-  static constexpr std::string_view kName = "sgd";
-  double lr = 0.001, momentum = 0.9, weight_decay = 0.0;
-  bool nesterov = false;
-  CommonOptimizerConfig common = {};
-};
-template <class V>
-void describe(V& v, SgdConfig& c) {
-  v.field("lr", c.lr, "Learning rate.", at_least(0), alias("learning_rate"));
-  v.field("momentum", c.momentum, "Momentum factor; 0: no momentum.", half_open(0.0, 1.0));
-  v.field("weight_decay", c.weight_decay, "L2 penalty added to the gradient.", at_least(0));
-  v.field("nesterov", c.nesterov, "Use Nesterov momentum; needs momentum above 0.");
-  describe_common(v, c.common);
-}
-
-struct AdamConfig {
-  static constexpr std::string_view kName = "adam";
-  double lr = 0.001, weight_decay = 0.0, eps = 1e-8;
-  std::array<double, 2> betas{0.9, 0.999};
-  CommonOptimizerConfig common = {};
-};
-struct AdamWConfig : AdamConfig {
-  static constexpr std::string_view kName = "adamw";
-};
-template <class V>
-void describe(V& v, AdamConfig& c) {
-  v.field("lr", c.lr, "Learning rate.", at_least(0), alias("learning_rate"));
-  v.field("betas", c.betas, "Decay rates beta1, beta2 of the first and second moment.", half_open(0.0, 1.0));
-  v.field("eps", c.eps, "Added to the square root of the second moment.", at_least(0));
-  v.field("weight_decay", c.weight_decay,
-          "adam: L2 penalty added to the gradient; adamw: decay applied to the weight itself.", at_least(0));
-  describe_common(v, c.common);
-}
-using OptimizerConfig = std::variant<SgdConfig, AdamConfig, AdamWConfig>;
-inline const CommonOptimizerConfig& common_of(const OptimizerConfig& config) {
-  return std::visit([](const auto& c) -> const CommonOptimizerConfig& { return c.common; }, config);
-}
-template <class V>
-void describe(V& v, OptimizerConfig& c) {
-  v.variant("name", c, "The update rule, as torch.optim computes it.");
-}
-
-enum class ScheduleKind { constant, linear, cosine };
-template <>
-struct Choices<ScheduleKind> {
-  static constexpr std::array all = {Choice<ScheduleKind>{"constant", ScheduleKind::constant},
-                                     Choice<ScheduleKind>{"linear", ScheduleKind::linear},
-                                     Choice<ScheduleKind>{"cosine", ScheduleKind::cosine}};
-};
-struct SchedulerConfig {
-  ScheduleKind name = ScheduleKind::constant;
-  int64_t warmup_steps = 0;
-  std::optional<int64_t> total_steps;
-};
-template <class V>
-void describe(V& v, SchedulerConfig& c) {
-  v.field("name", c.name, "Learning-rate schedule after warm-up.", any(), alias("lr_scheduler_type"));
-  v.field("warmup_steps", c.warmup_steps, "Steps over which the learning rate rises from 0.", in_range(0, 1e15),
-          alias("num_warmup_steps"));
-  v.field("total_steps", c.total_steps, "Step at which linear and cosine reach 0; null: from max_steps or epochs.",
-          in_range(1, 1e15), alias("num_training_steps"));
+  v.section("target", c.target, "What the run is to learn; it ends at the evaluation that finds it.");
 }
 
 struct EvaluationConfig {

@@ -19,29 +19,44 @@ std::vector<int64_t> one_of(const at::Tensor& batch) {
   return sizes;
 }
 
-}  // namespace
-
-Json to_json(const EvaluationResult& result) {
+template <class Result>
+Json numbers_json(const Result& result) {
   return {{"loss", result.loss},
           {"top1_pct", result.top1_pct ? Json(*result.top1_pct) : Json()},
           {"top5_pct", result.top5_pct ? Json(*result.top5_pct) : Json()},
-          {"perplexity", result.perplexity ? Json(*result.perplexity) : Json()},
-          {"samples", result.samples},
-          {"wall_s", result.wall_s}};
+          {"perplexity", result.perplexity ? Json(*result.perplexity) : Json()}};
 }
 
-EvaluationResult evaluation_from(const Json& json) {
+template <class Result>
+void read_numbers(const Json& json, Result& result) {
   const Json& loss = json.at("loss");  // null: non-finite, which JSON cannot represent
   const auto known = [&](const char* key) {
     const Json value = json.value(key, Json());
     return value.is_null() ? std::nullopt : std::optional(value.get<double>());
   };
-  return {.loss = loss.is_null() ? std::numeric_limits<double>::quiet_NaN() : loss.get<double>(),
-          .top1_pct = known("top1_pct"),
-          .top5_pct = known("top5_pct"),
-          .perplexity = known("perplexity"),
-          .samples = json.at("samples").get<int64_t>(),
-          .wall_s = json.at("wall_s").get<double>()};
+  result.loss = loss.is_null() ? std::numeric_limits<double>::quiet_NaN() : loss.get<double>();
+  result.top1_pct = known("top1_pct");
+  result.top5_pct = known("top5_pct");
+  result.perplexity = known("perplexity");
+}
+
+}  // namespace
+
+Json to_json(const EvaluationResult& result) {
+  Json json = numbers_json(result);
+  json["samples"] = result.samples;
+  json["wall_s"] = result.wall_s;
+  if (result.average) json["average"] = numbers_json(*result.average);
+  return json;
+}
+
+EvaluationResult evaluation_from(const Json& json) {
+  EvaluationResult result;
+  read_numbers(json, result);
+  result.samples = json.at("samples").get<int64_t>();
+  result.wall_s = json.at("wall_s").get<double>();
+  if (json.contains("average")) read_numbers(json.at("average"), result.average.emplace());
+  return result;
 }
 
 std::optional<EvaluationResult> evaluate(Model& model, Task& task, Precision& precision, const Plan& plan,

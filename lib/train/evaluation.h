@@ -19,12 +19,19 @@ class Communicator;
 class Precision;
 struct Plan;
 
+/// Of the averaged weights, in the same evaluation.
+struct AverageResult {
+  double loss = 0;
+  std::optional<double> top1_pct, top5_pct, perplexity;  ///< as below
+};
+
 struct EvaluationResult {
   double loss = 0;                           ///< mean over all samples, or over all tokens to predict
   std::optional<double> top1_pct, top5_pct;  ///< of a classifier
   std::optional<double> perplexity;          ///< of a language model: e to the loss
   int64_t samples = 0;
   double wall_s = 0;
+  std::optional<AverageResult> average;  ///< null without an average
 };
 
 Json to_json(const EvaluationResult& result);

@@ -29,6 +29,10 @@ void Gradients::unscale(const at::Tensor& factor, at::Tensor& not_finite) {
 
 void Gradients::scale(const at::Tensor& factor) { at::_foreach_mul_(memory(), factor); }
 
+void Gradients::clamp(double bound) {
+  for (const at::Tensor& part : memory()) part.clamp_(-bound, bound);
+}
+
 at::Tensor Gradients::norms() { return at::stack(at::_foreach_norm(memory(), 2, at::kFloat)); }
 
 at::Tensor Gradients::norm() {
@@ -55,9 +59,10 @@ void Gradients::clear() {
   defined_.clear();
 }
 
-at::Tensor clip(Gradients& gradients, std::optional<double> max_norm) {
-  if (!max_norm) return {};
+at::Tensor clip(Gradients& gradients, std::optional<double> max_norm, std::optional<double> max_value) {
   const at::NoGradGuard no_grad;
+  if (max_value) gradients.clamp(*max_value);
+  if (!max_norm) return {};
   const at::Tensor norm = gradients.norm();
   gradients.scale((*max_norm / (norm + 1e-6)).clamp_max(1.0));
   return norm;

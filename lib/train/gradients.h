@@ -58,6 +58,8 @@ class Gradients {
   virtual void unscale(const at::Tensor& factor, at::Tensor& not_finite);
   /// Multiplies by `factor` without a check.
   virtual void scale(const at::Tensor& factor);
+  /// Clamps every value to ±`bound`.
+  virtual void clamp(double bound);
   /// The global 2-norm over all ranks and stages: 0-dim float32.
   at::Tensor norm();
   /// Sets `flag` to 1 if it is 1 on any rank, so that all ranks decide alike.
@@ -89,7 +91,8 @@ class Gradients {
 
 /// Scales the gradients so that their global 2-norm is at most `max_norm`, and returns the norm before scaling (0-dim
 /// float32 on the device). The factor is min(1, max_norm ÷ (norm + 1e-6)), as in torch.nn.utils.clip_grad_norm_. If
-/// `max_norm` is null, does nothing and returns an undefined tensor.
-at::Tensor clip(Gradients& gradients, std::optional<double> max_norm);
+/// `max_norm` is null, returns an undefined tensor. Before that, clamps every value to ±`max_value`, unless that is
+/// null, as torch.nn.utils.clip_grad_value_ does.
+at::Tensor clip(Gradients& gradients, std::optional<double> max_norm, std::optional<double> max_value = {});
 
 }  // namespace trainopt

@@ -117,7 +117,7 @@ class RehearsedStep {
     Gradients& gradients = parameters_->finish_gradients();
     const at::Tensor overflow = precision_->unscale(gradients);
     const at::Tensor skip_update = guard_->decide(overflow, gradients);
-    at::Tensor norm = clip(gradients, plan_.train.max_grad_norm);
+    at::Tensor norm = clip(gradients, plan_.train.max_grad_norm, plan_.train.clip_value);
     optimizer_->step(gradients, skip_update);
     precision_->update(overflow, guard_->flag());
     average_->update(*parameters_, skip_update);

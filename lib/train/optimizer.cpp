@@ -4,6 +4,7 @@
 #include "device/trace_range.h"
 #include "model/chosen_parameters.h"
 #include "train/parameter_store.h"
+#include "train/update_rules.h"
 
 #include <ATen/record_function.h>
 
@@ -13,14 +14,6 @@
 
 namespace trainopt {
 namespace {
-
-/// Applies `change` to `target` in place, and reverts it if the update is skipped.
-template <class Change>
-void commit(at::Tensor& target, const at::Tensor& skip_update, Change change) {
-  const at::Tensor before = skip_update.defined() ? target.clone() : at::Tensor();
-  change(target);
-  if (before.defined()) at::where_out(target, skip_update > 0, before, target);
-}
 
 at::ScalarType at_least_float32(const at::Tensor& tensor) { return at::promoteTypes(tensor.scalar_type(), at::kFloat); }
 
@@ -45,117 +38,145 @@ class WideParameter {
   at::Tensor stored_, values_;
 };
 
-class LoopSgd : public Optimizer {
+/// Applies an UpdateRule to one parameter after another.
+class LoopOptimizer : public Optimizer {
  public:
-  LoopSgd(const SgdConfig& config, std::vector<double> weight_decays, std::unique_ptr<WeightRounding> rounding,
-          const ParameterStore& store)
-      : config_(config),
+  LoopOptimizer(std::unique_ptr<UpdateRule> rule, double learning_rate, std::vector<double> weight_decays,
+                std::unique_ptr<WeightRounding> rounding, const ParameterStore& store)
+      : rule_(std::move(rule)),
         rounding_(std::move(rounding)),
         weight_decays_(std::move(weight_decays)),
-        learning_rate_(config.lr),
-        momentum_(momentum_of(config, store)) {}
-
-  void set_learning_rate(double learning_rate) override { learning_rate_ = learning_rate; }
-
-  void update(Gradients& all, const at::Tensor& skip_update) override {
-    const at::NoGradGuard no_grad;
-    const auto& gradients = all.tensors();
-    for (size_t i = 0; i < gradients.size(); ++i) {
-      if (!gradients[i].defined()) continue;
-      WideParameter parameter(all.parameters()[i]);
-      at::Tensor gradient = gradients[i].to(parameter.values().scalar_type());
-      if (weight_decays_[i] != 0) gradient = gradient.add(parameter.values(), weight_decays_[i]);
-      if (momentum_) {
-        at::Tensor& velocity = (*momentum_)[i];
-        commit(velocity, skip_update, [&](at::Tensor& momentum) { momentum.mul_(config_.momentum).add_(gradient); });
-        gradient = config_.nesterov ? gradient.add(velocity, config_.momentum) : velocity;
-      }
-      parameter.commit(skip_update, *rounding_, [&](at::Tensor& p) { p.add_(gradient, -learning_rate_); });
+        learning_rate_(learning_rate),
+        store_(store) {
+    for (const std::string& name : rule_->state()) {
+      states_.emplace_back(name, store);
+      if (rule_->first_value() != 0)
+        for (const at::Tensor& tensor : states_.back().tensors()) tensor.fill_(rule_->first_value());
     }
   }
 
-  void save(ArchiveWriter& archive) const override {
-    if (momentum_) momentum_->save(archive);
-  }
-  void load(const ArchiveReader& archive) override {
-    if (momentum_) momentum_->load(archive);
-  }
-  int64_t state_bytes() const override { return momentum_ ? momentum_->bytes() : 0; }
-
- private:
-  SgdConfig config_;
-  std::unique_ptr<WeightRounding> rounding_;
-  std::vector<double> weight_decays_;  ///< by parameter
-  double learning_rate_;
-  std::optional<ParameterState> momentum_;
-};
-
-/// Adam (Kingma & Ba 2015) and, with `decoupled`, AdamW (Loshchilov & Hutter 2019).
-class LoopAdam : public Optimizer {
- public:
-  LoopAdam(const AdamConfig& config, std::vector<double> weight_decays, bool decoupled,
-           std::unique_ptr<WeightRounding> rounding, const ParameterStore& store)
-      : config_(config),
-        rounding_(std::move(rounding)),
-        weight_decays_(std::move(weight_decays)),
-        decoupled_(decoupled),
-        learning_rate_(config.lr),
-        first_("exp_avg", store),
-        second_("exp_avg_sq", store),
-        updates_(at::zeros({}, store.parameters().front().second.options().dtype(at::kDouble).requires_grad(false))) {}
-
   void set_learning_rate(double learning_rate) override { learning_rate_ = learning_rate; }
+  void set_momentum(double momentum) override { rule_->set_momentum(momentum); }
 
   void update(Gradients& all, const at::Tensor& skip_update) override {
     const at::NoGradGuard no_grad;
-    const auto [beta1, beta2] = config_.betas;
-    // Counted on the device, because only the device knows whether this update is skipped.
-    commit(updates_, skip_update, [](at::Tensor& updates) { updates.add_(1); });
-    const at::Tensor bias1 = 1 - at::pow(beta1, updates_), bias2_root = (1 - at::pow(beta2, updates_)).sqrt();
-    const auto& gradients = all.tensors();
-    for (size_t i = 0; i < gradients.size(); ++i) {
-      if (!gradients[i].defined()) continue;
+    rule_->count(skip_update);
+    const at::Tensor norms = rule_->measures() ? norms_of(all, skip_update) : at::Tensor();
+    for (size_t i = 0; i < all.tensors().size(); ++i) {
+      if (!all.tensors()[i].defined()) continue;
       WideParameter parameter(all.parameters()[i]);
-      at::Tensor gradient = gradients[i].to(parameter.values().scalar_type());
-      if (weight_decays_[i] != 0 && !decoupled_) gradient = gradient.add(parameter.values(), weight_decays_[i]);
-      commit(first_[i], skip_update, [&](at::Tensor& first) { first.lerp_(gradient, 1 - beta1); });
-      commit(second_[i], skip_update,
-             [&](at::Tensor& second) { second.mul_(beta2).addcmul_(gradient, gradient, 1 - beta2); });
+      RuleInput in = input(parameter, all, i, skip_update);
+      if (norms.defined()) {
+        const at::Tensor both = norms[static_cast<int64_t>(i)];
+        in.parameter_norm = both[0], in.measured_norm = both[1];
+      }
+      const at::Tensor direction = rule_->direction(in);
+      in.gradient.reset();  // of a bfloat16 parameter it is a copy
       parameter.commit(skip_update, *rounding_, [&](at::Tensor& p) {
-        if (weight_decays_[i] != 0 && decoupled_) p.mul_(1 - learning_rate_ * weight_decays_[i]);
-        p.sub_((learning_rate_ / bias1) * (first_[i] / (second_[i].sqrt().div_(bias2_root).add_(config_.eps))));
+        if (in.weight_decay != 0 && rule_->decays_weights()) p.mul_(1 - learning_rate_ * in.weight_decay);
+        p.add_(direction, -learning_rate_);
       });
     }
   }
 
   void save(ArchiveWriter& archive) const override {
-    archive.tensor("optimizer.updates", updates_);
-    first_.save(archive);
-    second_.save(archive);
+    rule_->save(archive);
+    for (const ParameterState& state : states_) state.save(archive);
   }
   void load(const ArchiveReader& archive) override {
-    archive.tensor("optimizer.updates", updates_);
-    first_.load(archive);
-    second_.load(archive);
+    rule_->load(archive);
+    for (ParameterState& state : states_) state.load(archive);
   }
-  int64_t state_bytes() const override { return first_.bytes() + second_.bytes(); }
+  int64_t state_bytes() const override {
+    int64_t bytes = 0;
+    for (const ParameterState& state : states_) bytes += state.bytes();
+    return bytes;
+  }
 
  private:
-  AdamConfig config_;
+  RuleInput input(const WideParameter& parameter, const Gradients& all, size_t i, const at::Tensor& skip_update) {
+    RuleInput in{.values = parameter.values(),
+                 .gradient = all.tensors()[i].to(parameter.values().scalar_type()),
+                 .weight_decay = weight_decays_[i],
+                 .skip_update = skip_update,
+                 .learning_rate = learning_rate_};
+    for (ParameterState& state : states_) in.state.push_back(state[i]);
+    return in;
+  }
+
+  /// In double, because squares of float norms may leave the range.
+  static at::Tensor norm_of(const at::Tensor& values) {
+    return at::linalg_vector_norm(values, 2, std::nullopt, /*keepdim=*/false, at::kDouble);
+  }
+
+  /// [n, 2]: 2-norms of each whole parameter and of what the rule measures, although this rank may have only parts.
+  at::Tensor norms_of(const Gradients& all, const at::Tensor& skip_update) {
+    std::vector<at::Tensor> squares;
+    for (size_t i = 0; i < all.tensors().size(); ++i) {
+      const WideParameter parameter(all.parameters()[i]);
+      const at::Tensor none = at::zeros({2}, parameter.values().options().dtype(at::kDouble));
+      if (!all.tensors()[i].defined()) {
+        squares.push_back(none);
+        continue;
+      }
+      const RuleInput in = input(parameter, all, i, skip_update);
+      const at::Tensor measured = rule_->measured(in);
+      squares.push_back(at::stack({norm_of(in.values), norm_of(measured)}).square_());
+    }
+    return store_.sums_of_parts(at::stack(squares)).sqrt_();
+  }
+
+  std::unique_ptr<UpdateRule> rule_;
   std::unique_ptr<WeightRounding> rounding_;
   std::vector<double> weight_decays_;  ///< by parameter
-  bool decoupled_;
   double learning_rate_;
-  ParameterState first_, second_;
-  at::Tensor updates_;
+  std::vector<ParameterState> states_;
+  const ParameterStore& store_;
 };
 
 template <class Config>
 std::string decay_text(const Config& c) {
-  const std::string text = fmt::format("weight decay {}", c.weight_decay);
+  const std::string text = fmt::format(", weight decay {}", c.weight_decay);
   const auto& spared = c.common.no_decay;
   return spared.empty() ? text : fmt::format("{} but not of {}", text, fmt::join(spared, ", "));
 }
+
+/// One line about an optimizer.
+struct OptimizerText {
+  std::string operator()(const SgdConfig& c) const { return "SGD" + momentum(c) + decay_text(c); }
+  std::string operator()(const AdamConfig& c) const { return "Adam" + moments(c) + decay_text(c); }
+  std::string operator()(const AdamWConfig& c) const { return "AdamW" + moments(c) + decay_text(c); }
+  std::string operator()(const NAdamConfig& c) const {
+    return fmt::format("NAdam{}, momentum decay {}{}", moments(c), c.momentum_decay, decay_text(c));
+  }
+  std::string operator()(const RmspropConfig& c) const {
+    return fmt::format("RMSprop, lr {}, alpha {}, momentum {}{}{}", c.lr, c.alpha, c.momentum,
+                       c.centered ? ", centered" : "", decay_text(c));
+  }
+  std::string operator()(const AdagradConfig& c) const {
+    return fmt::format("Adagrad, lr {}, lr decay {}{}", c.lr, c.lr_decay, decay_text(c));
+  }
+  std::string operator()(const LionConfig& c) const {
+    return fmt::format("Lion, lr {}, betas {} {}{}", c.lr, c.betas[0], c.betas[1], decay_text(c));
+  }
+  std::string operator()(const LarsConfig& c) const {
+    return fmt::format("LARS{}, trust coefficient {}{}{}", momentum(c), c.trust_coeff, adapts(c), decay_text(c));
+  }
+  std::string operator()(const LambConfig& c) const { return "LAMB" + moments(c) + adapts(c) + decay_text(c); }
+
+  template <class Config>
+  static std::string momentum(const Config& c) {
+    return fmt::format(", lr {}, momentum {}{}", c.lr, c.momentum, c.nesterov ? " (Nesterov)" : "");
+  }
+  template <class Config>
+  static std::string moments(const Config& c) {
+    return fmt::format(", lr {}, betas {} {}, eps {}", c.lr, c.betas[0], c.betas[1], c.eps);
+  }
+  template <class Config>
+  static std::string adapts(const Config& c) {
+    return std::string(c.always_adapt ? ", adapts every parameter" : "") + (c.trust_clip ? ", ratio at most 1" : "");
+  }
+};
 
 }  // namespace
 
@@ -187,20 +208,22 @@ void Optimizer::step(Gradients& gradients, const at::Tensor& skip_update) {
   update(gradients, skip_update);
 }
 
-std::string describe_optimizer(const OptimizerConfig& config) {
-  struct {
-    std::string operator()(const SgdConfig& c) const {
-      return fmt::format("SGD, lr {}, momentum {}{}, {}", c.lr, c.momentum, c.nesterov ? " (Nesterov)" : "",
-                         decay_text(c));
-    }
-    std::string operator()(const AdamConfig& c) const { return "Adam" + adam(c); }
-    std::string operator()(const AdamWConfig& c) const { return "AdamW" + adam(c); }
+std::string describe_optimizer(const OptimizerConfig& config) { return std::visit(OptimizerText(), config); }
 
-    static std::string adam(const AdamConfig& c) {
-      return fmt::format(", lr {}, betas {} {}, eps {}, {}", c.lr, c.betas[0], c.betas[1], c.eps, decay_text(c));
-    }
-  } text;
-  return std::visit(text, config);
+std::optional<std::string> momentum_key(const OptimizerConfig& config) {
+  return std::visit(
+      [](const auto& c) -> std::optional<std::string> {
+        if constexpr (requires { c.betas; }) return "optimizer.betas";
+        if constexpr (requires { c.momentum; })
+          if (c.momentum > 0) return "optimizer.momentum";
+        return std::nullopt;
+      },
+      config);
+}
+
+int64_t tensors_per_parameter(const OptimizerConfig& config) {
+  const auto rule = make_update_rule(config, at::empty({}, at::kMeta));
+  return static_cast<int64_t>(rule->state().size());
 }
 
 double base_learning_rate(const OptimizerConfig& config) {
@@ -230,12 +253,9 @@ std::vector<double> weight_decays(const OptimizerConfig& config, const Parameter
 std::unique_ptr<Optimizer> make_loop_optimizer(const OptimizerConfig& config, const ParameterStore& parameters,
                                                const std::set<std::string>& without_decay,
                                                std::unique_ptr<WeightRounding> rounding) {
-  std::vector<double> decays = weight_decays(config, parameters, without_decay);
-  if (const auto* sgd = std::get_if<SgdConfig>(&config))
-    return std::make_unique<LoopSgd>(*sgd, std::move(decays), std::move(rounding), parameters);
-  const auto* adamw = std::get_if<AdamWConfig>(&config);
-  const AdamConfig& adam = adamw != nullptr ? *adamw : std::get<AdamConfig>(config);
-  return std::make_unique<LoopAdam>(adam, std::move(decays), adamw != nullptr, std::move(rounding), parameters);
+  return std::make_unique<LoopOptimizer>(make_update_rule(config, parameters.parameters().front().second),
+                                         base_learning_rate(config), weight_decays(config, parameters, without_decay),
+                                         std::move(rounding), parameters);
 }
 
 }  // namespace trainopt

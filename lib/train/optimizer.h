@@ -1,5 +1,5 @@
-// The update rules of torch.optim. make_loop_optimizer() gives the plain part, which is the reference for faster ones:
-// it applies the operations of the published formula to one parameter after another.
+// What updates the weights. make_loop_optimizer() gives the plain part, which is the reference for faster ones: it
+// applies a rule of train/update_rules.h to one parameter after another.
 #pragma once
 
 #include "train/archive.h"
@@ -25,11 +25,15 @@ class Optimizer {
   virtual ~Optimizer() = default;
   /// Set by the schedule; used by the next step().
   virtual void set_learning_rate(double learning_rate) = 0;
+  /// SGD's momentum or Adam's beta1, set by schedules that cycle it; used by the next step().
+  virtual void set_momentum(double momentum) = 0;
   /// The form of gradients that suits step() best. The plain form applies every operation immediately.
   virtual std::unique_ptr<Gradients> make_gradients() const;
   /// Updates every parameter that has a gradient. If `skip_update` (a float on the device, may be undefined) is 1,
   /// neither parameters nor state change. Does not synchronise with the host.
   void step(Gradients& gradients, const at::Tensor& skip_update);
+  /// Call after something else has written to the parameters.
+  virtual void parameters_changed() {}
   virtual void save(ArchiveWriter& archive) const = 0;
   virtual void load(const ArchiveReader& archive) = 0;
   virtual int64_t state_bytes() const = 0;  ///< bytes of optimizer state on this rank
@@ -65,6 +69,12 @@ inline constexpr const char* kOptimizerLabel = "optimizer";
 
 /// "SGD, momentum 0.9" and the like, for the printed plan.
 std::string describe_optimizer(const OptimizerConfig& config);
+
+/// What Optimizer::set_momentum() changes: "optimizer.momentum" or "optimizer.betas"; null: this one has no momentum.
+std::optional<std::string> momentum_key(const OptimizerConfig& config);
+
+/// How many tensors of a parameter's shape the optimizer keeps for it.
+int64_t tensors_per_parameter(const OptimizerConfig& config);
 
 /// Learning rate of the recipe, before any schedule.
 double base_learning_rate(const OptimizerConfig& config);

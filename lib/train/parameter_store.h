@@ -72,6 +72,9 @@ class ParameterStore {
   /// On rank 0: the complete tensors of which `tensors` are this rank's parts, one for each of parameters(), under the
   /// parameters' names; undefined ones are left out. On other ranks unspecified. Every rank must call it.
   virtual NamedTensors complete(const std::vector<at::Tensor>& tensors) const;
+  /// `parts`: [n, k] sums over the elements that this rank has of each of parameters(). The sums over all elements of
+  /// each. Every rank must call it.
+  virtual at::Tensor sums_of_parts(const at::Tensor& parts) const { return parts; }
   // Save and load what a store keeps between steps besides the parameters.
   virtual void save_pending(ArchiveWriter&) const {}
   virtual void load_pending(const ArchiveReader&) {}

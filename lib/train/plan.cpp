@@ -54,6 +54,10 @@ Operations Plan::build_operations(const BuildContext& context) const {
           .language_head = language_head.build(context)};
 }
 
+Schedule Plan::schedule() const {
+  return {scheduler, base_learning_rate(optimizer_config), schedule_steps, data.schedule().steps_per_epoch()};
+}
+
 std::unique_ptr<Model> Plan::build_model(bool is_resumed) const {
   ModelConfig config = model.config;
   if (is_resumed) config.weights.reset();

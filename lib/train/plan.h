@@ -25,6 +25,7 @@
 #include "train/precision.h"
 #include "train/rank_groups.h"
 #include "train/receipt.h"
+#include "train/schedule.h"
 #include "train/slot.h"
 #include "train/step_profiler.h"
 #include "train/step_runner.h"
@@ -90,8 +91,9 @@ struct Plan {
   OptimizerConfig optimizer_config;
   std::set<std::string> without_decay;  ///< names of the parameters to which weight decay does not apply
   SchedulerConfig scheduler;
+  AverageConfig average_config;
   std::optional<int64_t> steps;  ///< of this run, unless something ends it sooner; null: limited only by time
-  int64_t schedule_steps = 0;    ///< step at which linear and cosine reach 0
+  int64_t schedule_steps = 0;    ///< step at which a schedule with an end ends
   ParallelConfig parallel;
   CheckpointConfig checkpoint;
   LoggingConfig logging;
@@ -112,6 +114,8 @@ struct Plan {
   /// Whether a step whose values are not finite changes nothing, which takes copies of what it would change.
   bool undoes_steps() const { return detects_nonfinite || train.on_nonfinite != OnNonfinite::abort; }
 
+  /// Throws UserError if the schedule does not fit into its length.
+  Schedule schedule() const;
   /// Builds the model on `device` in the plan's format, with plain operations. Initial weights are drawn from `seed`,
   /// or read from config.weights unless a checkpoint's weights follow (`is_resumed`).
   std::unique_ptr<Model> build_model(bool is_resumed = false) const;

@@ -1,26 +1,34 @@
-// The learning rate as a pure function of the step: Hugging Face's get_{constant,linear,cosine}_schedule_with_warmup.
+// The learning rate, and the momentum of schedules that cycle it, as pure functions of the step. Sources: the closed
+// forms of torch.optim.lr_scheduler; Hugging Face's get_{constant,linear,cosine,inverse_sqrt,wsd}_schedule for
+// constant, linear, cosine, inverse_sqrt and wsd, and for every warm-up.
 #pragma once
 
-#include "train/config.h"
+#include "train/schedule_config.h"
 
 #include <cstdint>
+#include <optional>
 
 namespace trainopt {
 
 class Schedule {
  public:
-  /// `total_steps`: step at which linear and cosine reach 0; ignored by constant.
-  Schedule(const SchedulerConfig& config, double base_learning_rate, int64_t total_steps);
+  struct Values {
+    double learning_rate;
+    std::optional<double> momentum;  ///< null: as the optimizer has it
+  };
 
-  /// Learning rate of step `step`, counted from 1: base × factor(step − 1).
-  double learning_rate(int64_t step) const;
-  /// lr_lambda(n) of the formula, n from 0.
-  double factor(int64_t n) const;
+  /// `total_steps`: the step at which the schedule ends, ignored by those without an end. `steps_per_epoch`: used if
+  /// config.interval is epoch. Throws UserError if the schedule's phases do not fit into its length.
+  Schedule(const SchedulerConfig& config, double base_learning_rate, int64_t total_steps, int64_t steps_per_epoch = 1);
+
+  /// Of step `step`, counted from 1. After its end a schedule keeps its last values.
+  Values at(int64_t step) const;
 
  private:
-  ScheduleKind kind_;
-  int64_t warmup_, total_;
+  SchedulerConfig config_;
   double base_;
+  int64_t period_;  ///< steps in each of the schedule's counts
+  int64_t length_;  ///< counts to the schedule's end
 };
 
 }  // namespace trainopt

@@ -11,13 +11,9 @@ std::optional<c10::ScalarType> wire_type(const ParallelConfig& config) {
 }
 
 ShardedModel sharded_model(const Plan& plan, const ParallelConfig& config, const RankPosition& position) {
-  struct {
-    int64_t operator()(const SgdConfig& c) const { return c.momentum != 0; }
-    int64_t operator()(const AdamConfig&) const { return 2; }
-  } states;
   return {.parameters = plan.stages.parameters,
           .bfloat16_parameters = plan.model.bfloat16_parameters,
-          .states = std::visit(states, plan.optimizer_config),
+          .states = tensors_per_parameter(plan.optimizer_config),
           .ranks = position.ranks,
           .local_ranks = position.local_ranks,
           .micro_batches = plan.data.accumulation,

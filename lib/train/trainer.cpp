@@ -42,6 +42,7 @@ void Trainer::train() {
       (plan_.checkpoint.at_end || ranks_.stopped()))
     save_checkpoint();
   outcome_.wall_s = wall_s_before_ + seconds_since(started_);
+  outcome_.training_s = outcome_.wall_s - outcome_.evaluation_s;
   if (plan_.evaluation && plan_.evaluation->at_end && !ranks_.stopped() && evaluated_at_ != outcome_.steps) evaluate();
   agree();
   if (checkpoints_ && ranks_.stopped() && outcome_.steps > 0 && saved_at_ != outcome_.steps)
@@ -70,8 +71,9 @@ void Trainer::take_step() {
   const Profiling profiling = profiler_->begin_step(step);
   memory_.begin_step(step);
   in_step_ = true;
-  const double learning_rate = schedule_.learning_rate(step);
+  const auto [learning_rate, momentum] = schedule_.at(step);
   optimizer_->set_learning_rate(learning_rate);
+  if (momentum) optimizer_->set_momentum(*momentum);
 
   std::optional<MicroBatchResults> results;
   while (!results) results = run_micro_batches(step);  // repeats if memory runs out: without recordings, then smaller
@@ -161,7 +163,7 @@ at::Tensor Trainer::update_step() {
   Gradients& gradients = parameters_->finish_gradients();
   const at::Tensor overflow = precision_->unscale(gradients);          // stays on the device
   const at::Tensor skip_update = guard_->decide(overflow, gradients);  // 1: nothing below may write
-  const at::Tensor norm = clip(gradients, plan_.train.max_grad_norm);
+  const at::Tensor norm = clip(gradients, plan_.train.max_grad_norm, plan_.train.clip_value);
   optimizer_->step(gradients, skip_update);
   precision_->update(overflow, guard_->flag());
   average_->update(*parameters_, skip_update);
@@ -219,11 +221,13 @@ void Trainer::after_step(PendingRecord record, ObservedStep* observed) {
   if (evaluates) timed(outcome_.between.evaluation_s, [&] { evaluate(); });
   if (saves) timed(outcome_.between.checkpoint_s, [&] { save_checkpoint(); });
   outcome_.wall_s = wall_s_before_ + seconds_since(started_);
+  outcome_.training_s = outcome_.wall_s - outcome_.evaluation_s;
   agree();
 }
 
 bool Trainer::finished() const {
-  return (plan_.steps && outcome_.steps >= *plan_.steps) || ranks_.stopped() || ranks_.agreed().out_of_time;
+  return (plan_.steps && outcome_.steps >= *plan_.steps) || outcome_.target || ranks_.stopped() ||
+         ranks_.agreed().out_of_time;
 }
 
 void Trainer::agree() {
@@ -243,10 +247,6 @@ void Trainer::add_memory_and_traffic(PendingRecord& record) {
   outcome_.trace.across_bytes = sent.across;
 }
 
-bool Trainer::evaluation_due() const {
-  return plan_.evaluation && plan_.evaluation->every_n_steps && outcome_.steps % *plan_.evaluation->every_n_steps == 0;
-}
-
 /// Unless this step's weights have been compared.
 void Trainer::compare_replicas() {
   if (!replica_check_->enabled() || compared_at_ == outcome_.steps) return;
@@ -259,26 +259,6 @@ void Trainer::compare_replicas() {
   compared_at_ = outcome_.steps;
   ++outcome_.replicas.passed;
   outcome_.replicas.wall_s += seconds_since(began);
-  ranks_.drop_traffic();
-  boundary_ = Clock::now();
-}
-
-void Trainer::evaluate() {
-  const BackendGuard settings(plan_.backend);
-  deliver(async_reader_->flush());
-  ranks_.broadcast_buffers(*model_, groups_->replicas());
-  const auto stopped = [&] {
-    at("evaluating");
-    agree();
-    return ranks_.stopped();
-  };
-  const auto result = evaluate_within_memory(
-      [&] { return trainopt::evaluate(*model_, *task_, *precision_, plan_, *communicator_, stopped); });
-  if (result) {
-    outcome_.evaluation = result;
-    evaluated_at_ = outcome_.steps;
-    listener_.evaluated(outcome_.steps, *result);
-  }
   ranks_.drop_traffic();
   boundary_ = Clock::now();
 }

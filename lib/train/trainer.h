@@ -15,6 +15,7 @@
 #include "train/step_guard.h"
 #include "train/step_memory.h"
 #include "train/step_phases.h"
+#include "train/target.h"
 
 #include <atomic>
 #include <filesystem>
@@ -55,9 +56,12 @@ struct RunOutcome {
   int64_t micro_split = 1;                     ///< number of pieces per micro-batch after memory ran out
   ReplicaComparisons replicas;
   BetweenSteps between;
+  double evaluation_s = 0;  ///< of all evaluations, including before a resume
+  double training_s = 0;    ///< to the end of the last step, without evaluations; includes time before a resume
   std::optional<LoaderWork> loading;  ///< by this process, to the end of its last step; null without a loader
   int stopped_by_signal = 0;
   std::optional<EvaluationResult> evaluation;  ///< the last one
+  std::optional<TargetReached> target;         ///< set once an evaluation has found train.target
   StepTrace trace;                             ///< of the observed step, and counts over the run
 };
 
@@ -93,6 +97,12 @@ class Trainer {
   /// The model's complete parameters and buffers on rank 0, nothing on other ranks. Every rank must call it, and inside
   /// during() if a GPU fault is to be reported as such.
   NamedTensors weights() const;
+  /// Writes weights() as safetensors. Every rank must call it. Throws UserError: diverged, and nothing is written, if
+  /// they are not finite.
+  void write_weights(const std::filesystem::path& file) const;
+  /// Runs `work` while the model has the averaged weights; false, and nothing done, if there is no average. Every rank
+  /// must call it.
+  bool with_average(const std::function<void()>& work);
   /// Bad samples of the training data: those that were substituted, and the one that ended the run.
   std::vector<RefusedSample> bad_samples() const;
   const Model& model() const { return *model_; }
@@ -116,11 +126,14 @@ class Trainer {
   std::optional<MicroBatchResults> run_micro_batches(int64_t step);
   Batch next_batch();
   void after_step(PendingRecord record, ObservedStep* observed);
-  bool evaluation_due() const;
-  void evaluate();
   void compare_replicas();
   void agree();
   void add_memory_and_traffic(PendingRecord& record);
+
+  // trainer_evaluation.cpp
+  bool evaluation_due() const;
+  void evaluate();
+  void note_target(double training_s);  ///< if the last evaluation has found it
 
   // trainer_recovery.cpp: non-finite steps and running out of memory
   void deliver(const std::vector<StepRecord>& rows);

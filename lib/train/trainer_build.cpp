@@ -24,7 +24,7 @@ Trainer::Trainer(Plan plan, RunListener& listener, const std::atomic<int>& stop_
       ranks_(*communicator_),
       phases_(plan_.device, plan_.replays_steps),
       memory_(memory, plan_.memory_snapshot),
-      schedule_(plan_.scheduler, base_learning_rate(plan_.optimizer_config), plan_.schedule_steps) {}
+      schedule_(plan_.schedule()) {}
 
 void Trainer::build(const std::filesystem::path& run_dir, const Persistence& persistence) {
   at("building the model");

@@ -95,6 +95,15 @@ NamedTensors Trainer::weights() const {
   return model_->as_in_files(std::move(state));
 }
 
+void Trainer::write_weights(const std::filesystem::path& file) const {
+  const NamedTensors all = weights();
+  if (const auto bad = first_not_finite(all))
+    throw UserError(fmt::format("the weights are non-finite after the last step, so {} was not written: {}",
+                                file.filename().string(), *bad),
+                    ExitCode::diverged);
+  if (communicator_->rank() == 0) save_tensors(file, all, {{"format", "pt"}});
+}
+
 void Trainer::save(ArchiveWriter& archive) const {
   archive.keep_only([this](const std::string& name) { return stores(name); });
   save_model(archive);
@@ -108,6 +117,7 @@ void Trainer::save(ArchiveWriter& archive) const {
   archive.value("samples", outcome_.samples);
   archive.value("seed", plan_.seed);
   archive.value("wall_s", outcome_.wall_s);
+  archive.value("evaluation_s", outcome_.evaluation_s);
   archive.value("skipped_steps", outcome_.skipped_steps);
   archive.value("micro_split", outcome_.micro_split);
   archive.value("schedule_steps", plan_.schedule_steps);
@@ -156,10 +166,10 @@ void Trainer::load(const ArchiveReader& archive) {
   }
   outcome_.resumed_from = outcome_.steps;
   outcome_.samples = archive.integer("samples");
-  if (plan_.scheduler.name != ScheduleKind::constant && archive.integer("schedule_steps") != plan_.schedule_steps)
+  if (end_of(plan_.scheduler) && archive.integer("schedule_steps") != plan_.schedule_steps)
     spdlog::warn(
-        "the learning rate now reaches 0 at step {} instead of {} as in the checkpoint, so it jumps here; set "
-        "scheduler.total_steps to the checkpoint's step to avoid this",
+        "the learning-rate schedule now ends at step {} instead of {} as in the checkpoint, so the rate jumps here; "
+        "scheduler.total_steps can keep its end",
         plan_.schedule_steps, archive.integer("schedule_steps"));
   for (const auto& bad : archive.value("bad_samples")) bad_samples_.push_back(refused_sample_from(bad));
   outcome_.skipped_steps = archive.integer("skipped_steps");
@@ -168,6 +178,8 @@ void Trainer::load(const ArchiveReader& archive) {
   if (const Json& evaluation = archive.value("evaluation"); !evaluation.is_null())
     outcome_.evaluation = evaluation_from(evaluation);
   if (const Json& at = archive.value("evaluated_at"); !at.is_null()) evaluated_at_ = at.get<int64_t>();
+  outcome_.evaluation_s = archive.values().value("evaluation_s", 0.0);  // older checkpoints lack it
+  if (evaluated_at_ == outcome_.steps) note_target(wall_s_before_ - outcome_.evaluation_s);
 }
 
 }  // namespace trainopt

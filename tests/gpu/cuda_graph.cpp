@@ -18,7 +18,7 @@ Recipe repeatable() {
   Recipe recipe = small_recipe("cuda");
   recipe.deterministic = true;
   recipe.train.max_steps = 20;
-  recipe.scheduler = {.name = ScheduleKind::cosine, .warmup_steps = 5};
+  recipe.scheduler = {.schedule = CosineSchedule{}, .warmup_steps = 5};
   recipe.optimizations.fused_optimizer = true;
   return recipe;
 }

@@ -31,7 +31,7 @@ Recipe small_recipe() {
   recipe.data.transforms = {ResizeConfig{.shorter_side = 8}, RandomHorizontalFlipConfig{},
                             NormalizeConfig{.mean = {0.5, 0.5, 0.5}, .std = {0.5, 0.5, 0.5}}};
   recipe.optimizer = SgdConfig{.lr = 0.05};
-  recipe.scheduler = {.name = ScheduleKind::cosine, .warmup_steps = 4};
+  recipe.scheduler = {.schedule = CosineSchedule{}, .warmup_steps = 4};
   recipe.optimizations.fused_optimizer = true;
   recipe.train.max_steps = kSteps;
   return recipe;
@@ -433,6 +433,9 @@ TEST_CASE("if steps cannot be recorded, the plan says why") {
   const Machine machine = assume(Machine{}, "gpus=1,arch=sm_80,memory_gib=40").machine;
   CHECK_THAT(why(machine, {"fused_optimizer"}), ContainsSubstring("fused_optimizer"));
   CHECK_THAT(why(machine, {}, 2), ContainsSubstring("several ranks"));
+  recipe.scheduler.schedule = OneCycleSchedule{};
+  CHECK_THAT(why(machine, {}), ContainsSubstring("the schedule moves the momentum"));
+  recipe.scheduler.schedule = ConstantSchedule{};
   use_gpt2(recipe);
   recipe.model.dropout = 0.1;
   recipe.optimizations.activation_checkpointing.on = true;

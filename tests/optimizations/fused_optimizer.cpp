@@ -37,7 +37,7 @@ Recipe small_recipe() {
                             NormalizeConfig{.mean = {0.5, 0.5, 0.5}, .std = {0.5, 0.5, 0.5}}};
   recipe.train.max_steps = 10;
   recipe.optimizer = SgdConfig{.lr = 0.05, .momentum = 0.9, .weight_decay = 0.01};
-  recipe.scheduler = {.name = ScheduleKind::cosine, .warmup_steps = 3};
+  recipe.scheduler = {.schedule = CosineSchedule{}, .warmup_steps = 3};
   return recipe;
 }
 
@@ -87,6 +87,7 @@ TEST_CASE("fused updates agree with the loop over parameters, overflow included"
     const at::Tensor overflow = scaled ? at::full({}, overflows ? 1.0f : 0.0f) : at::Tensor();
     loop->set_learning_rate(0.1 / (step + 1));
     one->set_learning_rate(0.1 / (step + 1));
+    if (momentum_key(config)) loop->set_momentum(0.9 - 0.05 * step), one->set_momentum(0.9 - 0.05 * step);
     for (auto* store : {&slow, &fast}) {
       set_gradients(*store, static_cast<uint64_t>(step));
       if (overflows) store->gradients()[1].fill_(std::numeric_limits<float>::quiet_NaN());

@@ -69,6 +69,7 @@ struct Feature {
   std::string name;
   std::function<void(Recipe&)> turn_on;
   bool needs_files = false;
+  bool once = false;  ///< has nothing to do with the data: one data set is enough
 };
 const std::vector<Feature> kFeatures = {
     {"dropout and augmentation", [](Recipe&) {}},
@@ -91,9 +92,20 @@ const std::vector<Feature> kFeatures = {
      }},
     {"accumulation", [](Recipe& r) { r.data.batch_size = 2, r.train.gradient_accumulation_steps = 2; }},
     {"clipping", [](Recipe& r) { r.train.max_grad_norm = 0.1; }},
-    {"schedule", [](Recipe& r) { r.scheduler = {.name = ScheduleKind::cosine, .warmup_steps = 4}; }},
+    {"schedule", [](Recipe& r) { r.scheduler = {.schedule = CosineSchedule{}, .warmup_steps = 4}; }},
+    {"one cycle, which moves the momentum", [](Recipe& r) { r.scheduler.schedule = OneCycleSchedule{}; }, false, true},
+    {"ema", [](Recipe& r) { r.average = EmaConfig{.decay = 0.9}; }, false, true},
+    {"swa", [](Recipe& r) { r.average = SwaConfig{.start_step = 3, .every_n_steps = 2}; }, false, true},
     {"fused optimizer", [](Recipe& r) { r.optimizations.fused_optimizer = true; }},
     {"adamw", [](Recipe& r) { r.optimizer = AdamWConfig(); }},
+    {"nadam", [](Recipe& r) { r.optimizer = NAdamConfig(); }, false, true},
+    {"rmsprop", [](Recipe& r) { r.optimizer = RmspropConfig{.momentum = 0.5, .centered = true}; }, false, true},
+    {"adagrad", [](Recipe& r) { r.optimizer = AdagradConfig{.lr_decay = 0.1, .initial_accumulator_value = 0.1}; },
+     false, true},
+    {"lion", [](Recipe& r) { r.optimizer = LionConfig(); }, false, true},
+    {"lars", [](Recipe& r) { r.optimizer = LarsConfig{.weight_decay = 0.01}; }, false, true},
+    {"lamb", [](Recipe& r) { r.optimizer = LambConfig{.weight_decay = 0.1}; }, false, true},
+    {"clipping by value", [](Recipe& r) { r.train.clip_value = 0.01; }, false, true},
     {"fused adam, a loss scale and clipping",
      [](Recipe& r) {
        r.optimizer = AdamConfig();
@@ -144,6 +156,7 @@ TEST_CASE("a run stopped after any step and resumed is bit-identical to an unint
        {DatasetKind::fake_cifar10, DatasetKind::synthetic, DatasetKind::cifar10, DatasetKind::image_folder})
     for (const Feature& feature : kFeatures) {
       if (feature.needs_files && dataset == DatasetKind::synthetic) continue;  // nothing is loaded
+      if (feature.once && dataset != DatasetKind::fake_cifar10) continue;
       DYNAMIC_SECTION(word_of(dataset) << ", " << feature.name) {
         Recipe recipe = small_recipe(dataset);
         feature.turn_on(recipe);

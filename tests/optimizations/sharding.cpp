@@ -98,6 +98,15 @@ const std::vector<Variant> kVariants = {
     {"vision transformer",
      [](Recipe& r) { r.model = {.name = ModelKind::vit, .patch = 4, .layers = 2, .heads = 2, .width = 24}; }},
     {"adamw", [](Recipe& r) { r.optimizer = AdamWConfig{}; }},
+    {"lamb, which takes norms of whole parameters",
+     [](Recipe& r) { r.optimizer = LambConfig{.lr = 0.01, .weight_decay = 0.1, .common = {.no_decay = {"bias"}}}; }},
+    {"lars and clipping by value",
+     [](Recipe& r) {
+       r.optimizer = LarsConfig{.weight_decay = 0.01, .always_adapt = true};
+       r.train.clip_value = 0.01;
+     }},
+    {"ema", [](Recipe& r) { r.average = EmaConfig{.decay = 0.9}; }},
+    {"one cycle", [](Recipe& r) { r.scheduler.schedule = OneCycleSchedule{.pct_start = 0.5}; }},
     {"no_decay",
      [](Recipe& r) {
        r.optimizer = SgdConfig{.lr = 0.05, .weight_decay = 0.3, .common = {.no_decay = {"bias", "layers.0"}}};

@@ -141,6 +141,12 @@ def schedule_factor(scheduler: dict, n: int) -> float:
     return 1.0
 
 
+def one_cycle(scheduler: dict, rate: float, optimizer: torch.optim.Optimizer) -> torch.optim.lr_scheduler.OneCycleLR:
+    """Moves the optimizer's rate and momentum itself."""
+    options = {key: value for key, value in scheduler.items() if key not in ("name", "max_lr")}
+    return torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=scheduler.get("max_lr", rate), **options)
+
+
 def groups_of(network: nn.Module, options: dict) -> list[dict]:
     """The parameters that no_decay names are a group of their own."""
     words = options.get("no_decay", [])
@@ -152,24 +158,32 @@ def groups_of(network: nn.Module, options: dict) -> list[dict]:
     return [{"params": decayed}, *([{"params": undecayed, "weight_decay": 0.0}] if undecayed else [])]
 
 
+OPTIMIZERS = {
+    "sgd": torch.optim.SGD,
+    "adam": torch.optim.Adam,
+    "adamw": torch.optim.AdamW,
+    "nadam": torch.optim.NAdam,
+    "rmsprop": torch.optim.RMSprop,
+    "adagrad": torch.optim.Adagrad,
+}
+
+
+def timm_optimizer(name: str) -> type:
+    import timm.optim  # takes seconds, so only where it is used
+
+    return {"lion": timm.optim.Lion, "lars": timm.optim.Lars, "lamb": timm.optim.Lamb}[name]
+
+
 def build_optimizer(options: dict, parameters) -> torch.optim.Optimizer:
     """The defaults are those of the recipe: momentum 0.9, and weight decay 0 for every optimizer."""
-    if options["name"] == "sgd":
-        return torch.optim.SGD(
-            parameters,
-            lr=options["lr"],
-            momentum=options.get("momentum", 0.9),
-            weight_decay=options.get("weight_decay", 0.0),
-            nesterov=options.get("nesterov", False),
-        )
-    kind = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[options["name"]]
-    return kind(
-        parameters,
-        lr=options["lr"],
-        betas=tuple(options.get("betas", (0.9, 0.999))),
-        eps=options.get("eps", 1e-8),
-        weight_decay=options.get("weight_decay", 0.0),
-    )
+    kind = OPTIMIZERS.get(options["name"]) or timm_optimizer(options["name"])
+    defaults = {"weight_decay": 0.0}
+    if options["name"] == "lamb":
+        defaults["max_grad_norm"] = None  # the recipe has train.max_grad_norm
+    if options["name"] in ("sgd", "lars"):
+        defaults["momentum"] = 0.9
+    rest = {key: value for key, value in options.items() if key not in ("name", "no_decay")}
+    return kind(parameters, **defaults | rest)
 
 
 @dataclass
@@ -184,7 +198,7 @@ class Trace:
     network: nn.Module = None
 
 
-def run(recipe: dict, steps: list[Step]) -> Trace:
+def run(recipe: dict, steps: list[Step], after_step=lambda step, network: None) -> Trace:
     network = build_model(recipe["model"])
     network.load_state_dict(load_file(recipe["model"]["weights"]))
     network.train()
@@ -192,6 +206,7 @@ def run(recipe: dict, steps: list[Step]) -> Trace:
     optimizer = build_optimizer(options, groups_of(network, options))
     scheduler = dict(recipe.get("scheduler", {}))
     scheduler["total_steps"] = scheduler.get("total_steps") or train["max_steps"]
+    cycle = one_cycle(scheduler, options["lr"], optimizer) if scheduler.get("name") == "onecycle" else None
     amp = recipe.get("optimizations", {}).get("amp", False)
     amp = {"dtype": "bfloat16"} if amp is True else amp
     scaler = None
@@ -203,9 +218,12 @@ def run(recipe: dict, steps: list[Step]) -> Trace:
 
     trace = Trace(network=network)
     for n, step in enumerate(steps):
-        rate = options["lr"] * schedule_factor(scheduler, n)
-        for group in optimizer.param_groups:
-            group["lr"] = rate
+        if cycle:
+            rate = optimizer.param_groups[0]["lr"]
+        else:
+            rate = options["lr"] * schedule_factor(scheduler, n)
+            for group in optimizer.param_groups:
+                group["lr"] = rate
         optimizer.zero_grad()
         outputs, loss_sum = [], 0.0
         for input, target in zip(
@@ -226,12 +244,17 @@ def run(recipe: dict, steps: list[Step]) -> Trace:
         if n == 0:
             trace.outputs = torch.cat(outputs)
             trace.gradients = {name: parameter.grad.clone() for name, parameter in network.named_parameters()}
+        if train.get("clip_value"):
+            torch.nn.utils.clip_grad_value_(network.parameters(), train["clip_value"])
         norm = torch.nn.utils.clip_grad_norm_(network.parameters(), train.get("max_grad_norm") or math.inf)
         if scaler:
             scaler.step(optimizer)
             scaler.update()
         else:
             optimizer.step()
+        after_step(n + 1, network)
+        if cycle and n + 1 < scheduler["total_steps"]:
+            cycle.step()
         if n == 0:
             trace.buffers = {name: buffer.clone() for name, buffer in network.named_buffers()}
         trace.losses.append(loss_sum)

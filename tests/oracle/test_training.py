@@ -32,6 +32,7 @@ CASES = {
     "adamw, weight decay": {"optimizer": {"name": "adamw", "lr": 0.002, "weight_decay": 0.3, "betas": [0.85, 0.98]}},
     "clipping": {"train": {"max_grad_norm": 0.5}},
     "clipping that rarely applies": {"train": {"max_grad_norm": 3.0}, "optimizer": {"name": "adamw", "lr": 0.001}},
+    "clipping by value": {"train": {"clip_value": 0.003}, "optimizer": {"lr": 0.2}},
     "accumulation": {"train": {"gradient_accumulation_steps": 4}, "data": {"batch_size": 2}},
     "global_batch_size": {"data": {"batch_size": 4, "global_batch_size": 12}},
     "label smoothing": {"train": {"label_smoothing": 0.2}},
@@ -40,6 +41,11 @@ CASES = {
     "cosine": {"scheduler": {"name": "cosine", "warmup_steps": 4}},
     "cosine, total_steps": {"scheduler": {"name": "cosine", "warmup_steps": 3, "total_steps": 40}},
     "constant, warm-up": {"scheduler": {"warmup_steps": 6}},
+    "one cycle": {"scheduler": {"name": "onecycle", "pct_start": 0.4, "base_momentum": 0.6}},
+    "one cycle, adamw": {
+        "scheduler": {"name": "onecycle", "three_phase": True},
+        "optimizer": {"name": "adamw", "lr": 0.004, "weight_decay": 0.1},
+    },
     "short last step": {"data": {"size": 45, "drop_last": False}},
     "short last step of micro-batches": {
         "data": {"size": 45, "drop_last": False, "batch_size": 6},
@@ -146,11 +152,13 @@ def test_switches_do_not_change_results(switch, tmp_path, weights, plain_trace):
     ],
     ids=lambda o: o.get("name", "sgd"),
 )
-def test_fused_optimizer_gives_the_same_results(optimizer, tmp_path, weights):
+@pytest.mark.parametrize("scheduler", ["constant", "onecycle"])
+def test_fused_optimizer_gives_the_same_results(optimizer, scheduler, tmp_path, weights):
     content = with_weights(
         support.recipe(
             {
                 "optimizer": optimizer,
+                "scheduler": {"name": scheduler},
                 "optimizations": {"fused_optimizer": True, "set_to_none": True},
                 "train": {"max_grad_norm": 1.0},
             }
@@ -159,6 +167,21 @@ def test_fused_optimizer_gives_the_same_results(optimizer, tmp_path, weights):
     )
     theirs = reference.run(content, support.export(tmp_path, content, 20))
     assert_same_training(support.train(tmp_path, content), theirs, content)
+
+
+def test_clipping_by_value_is_the_same_after_fused_unscaling(tmp_path, weights):
+    content = with_weights(
+        support.recipe(
+            {
+                "optimizations": {"fused_optimizer": True, "amp": {"dtype": "float16", "init_scale": 1024.0}},
+                "train": {"clip_value": 0.003, "max_steps": 10},
+                "optimizer": {"lr": 0.2},
+            }
+        ),
+        weights,
+    )
+    theirs = reference.run(content, support.export(tmp_path, content, 10))
+    support.assert_close_columns(support.train(tmp_path, content).column("loss"), theirs.losses, 2e-2, "loss")
 
 
 def test_accumulation_agrees_with_one_large_batch(tmp_path, weights):

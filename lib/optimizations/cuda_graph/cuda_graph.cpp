@@ -51,6 +51,12 @@ Outcome apply(Plan& plan) {
     return Outcome::none(
         "batches of documents differ in length and weight, and a recording is for one; data.padding: max without "
         "accumulation makes them alike");
+  if (cycled_momentum(plan.scheduler) != nullptr)
+    return Outcome::none(
+        "the schedule moves the momentum, which a recording would never see change; scheduler.cycle_momentum=false "
+        "does without");
+  if (std::holds_alternative<SwaConfig>(plan.average_config))
+    return Outcome::none("average.name: swa counts some steps only, and a recording is the same for every step");
   if (plan.rewinds_random_state)
     return Outcome::none(
         "activation_checkpointing sets dropout's random state back in every step, which a recording cannot; "

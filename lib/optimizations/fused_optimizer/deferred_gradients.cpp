@@ -44,6 +44,13 @@ void DeferredGradients::scale(const at::Tensor& factor) {
   pending_.clipped = true;
 }
 
+void DeferredGradients::clamp(double bound) {
+  if (pending_.factor.defined()) at::_foreach_mul_(memory(), pending_.factor);
+  pending_.factor = at::Tensor();
+  measured_.reset();
+  Gradients::clamp(bound);
+}
+
 at::Tensor DeferredGradients::value(const at::Tensor& gradient) const {
   return pending_.factor.defined() ? gradient * pending_.factor : gradient;
 }

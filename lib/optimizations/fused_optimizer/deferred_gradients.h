@@ -23,6 +23,8 @@ class DeferredGradients : public Gradients {
   void check_finite(at::Tensor& not_finite) override;
   void unscale(const at::Tensor& factor, at::Tensor& not_finite) override;
   void scale(const at::Tensor& factor) override;
+  /// In a pass of its own, with the factors so far.
+  void clamp(double bound) override;
 
  private:
   /// [1]

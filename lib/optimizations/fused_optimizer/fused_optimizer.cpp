@@ -88,6 +88,7 @@ class FusedOptimizer : public Optimizer {
     load_state(archive);
     copies_.refresh();  // parameters are loaded first
   }
+  void parameters_changed() final { copies_.refresh(); }
   int64_t state_bytes() const final { return bytes_of_state() + copies_.bytes(); }
 
   /// Stored on the device, where recorded steps read it, as float32, which all kernels expect.
@@ -160,6 +161,7 @@ class FusedSgd : public FusedOptimizer {
         rule_{.momentum = static_cast<float>(config.momentum), .nesterov = config.nesterov},
         momentum_(momentum_of(config, *context.parameters)) {}
 
+  void set_momentum(double momentum) override { rule_.momentum = static_cast<float>(momentum); }
   void save(ArchiveWriter& archive) const override {
     if (momentum_) momentum_->save(archive);
   }
@@ -194,6 +196,7 @@ class FusedAdam : public FusedOptimizer {
         updates_(at::zeros(
             {}, context.parameters->parameters().front().second.options().dtype(at::kDouble).requires_grad(false))) {}
 
+  void set_momentum(double momentum) override { rule_.beta1 = momentum; }
   void save(ArchiveWriter& archive) const override {
     archive.tensor("optimizer.updates", updates_);
     first_.save(archive);
@@ -222,6 +225,11 @@ class FusedAdam : public FusedOptimizer {
   at::Tensor updates_;
 };
 
+bool has_kernels(const OptimizerConfig& config) {
+  return std::holds_alternative<SgdConfig>(config) || std::holds_alternative<AdamConfig>(config) ||
+         std::holds_alternative<AdamWConfig>(config);
+}
+
 /// Does not query the device, because plans are also made for other machines. Null in builds without such kernels.
 const UpdateKernels* kernels_for(at::Device device) {
   using namespace kernels::update;
@@ -247,6 +255,7 @@ void check(OptionChecks& checks) {
 }
 
 Outcome apply(Plan& plan) {
+  if (!has_kernels(plan.optimizer_config)) return Outcome::none("it has kernels for sgd, adam and adamw only");
   if (!plan.model.in_bfloat16.empty()) return Outcome::none("its kernels update float32 weights only");
   if (kernels_for(plan.device) == nullptr)
     return Outcome::none("this build has no GPU kernels: it was configured with TRAINOPT_CUDA=OFF");

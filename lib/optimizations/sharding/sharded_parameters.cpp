@@ -56,9 +56,10 @@ class ShardedParameters : public ParameterStore {
     for (const auto& group : groups_)
       for (const auto& piece : group->unit.pieces()) {
         const auto range = group->unit.own_range(piece);
+        const int64_t number = pieces_++;
         if (range.count == 0) continue;
         parameters_.emplace_back(piece.name, group->unit.own().narrow(0, range.in_own, range.count));
-        parts_.push_back({group.get(), &piece, range});
+        parts_.push_back({group.get(), &piece, range, number});
       }
     if (parameters_.empty())
       throw UserError(fmt::format("the model has too few parameters to shard over the ranks; start fewer ranks: {}",
@@ -118,7 +119,7 @@ class ShardedParameters : public ParameterStore {
   void load(const ArchiveReader& archive, const std::string& prefix, std::vector<at::Tensor>& tensors) const override {
     const at::NoGradGuard no_grad;
     for (size_t i = 0; i < parts_.size(); ++i) {
-      const auto& [group, piece, range] = parts_[i];
+      const auto& [group, piece, range, number] = parts_[i];
       at::Tensor laid_out = at::empty_strided(piece->sizes, piece->strides, at::kFloat);
       archive.tensor(prefix + piece->name, laid_out);
       tensors[i].copy_(laid_out.as_strided({piece->count}, {1}).narrow(0, range.in_piece, range.count));
@@ -130,6 +131,15 @@ class ShardedParameters : public ParameterStore {
       if (job_.rank() == 0) all.emplace_back(piece.name, tensor.clone());
     });
     return all;
+  }
+
+  at::Tensor sums_of_parts(const at::Tensor& parts) const override {
+    std::vector<int64_t> pieces;
+    for (const ParameterPart& part : parts_) pieces.push_back(part.number);
+    const at::Tensor of_part = at::tensor(pieces, parts.options().dtype(at::kLong));
+    at::Tensor all = at::zeros({pieces_, parts.size(1)}, parts.options()).index_copy_(0, of_part, parts);
+    communicator_.all_reduce(all)->wait();
+    return all.index_select(0, of_part);
   }
 
   std::vector<Communicator*> communicators() override {
@@ -173,6 +183,7 @@ class ShardedParameters : public ParameterStore {
     Group* group;
     const FlatPiece* piece;
     FlatUnit::Range range;
+    int64_t number;  ///< of the piece among those of all groups, the same on every rank
   };
 
   /// Keeps its group's parameters gathered while its forward and backward run, and so those of the groups whose
@@ -238,6 +249,7 @@ class ShardedParameters : public ParameterStore {
   Communicator& communicator_;                  // between the ranks that share the parameters
   bool keeps_full_;                             // every rank keeps all parameters
   std::vector<std::unique_ptr<Group>> groups_;  // in forward order
+  int64_t pieces_ = 0;                          // of all groups together
   NamedTensors parameters_;                     // this rank's pieces, flat
   std::vector<ParameterPart> parts_;            // where each of parameters_ lies
 };

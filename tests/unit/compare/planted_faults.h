@@ -59,9 +59,11 @@ class AfterUpdate : public Optimizer {
     then_(model_);
   }
   void set_learning_rate(double learning_rate) override { inner_->set_learning_rate(learning_rate); }
+  void set_momentum(double momentum) override { inner_->set_momentum(momentum); }
   void save(ArchiveWriter& archive) const override { inner_->save(archive); }
   void load(const ArchiveReader& archive) override { inner_->load(archive); }
   int64_t state_bytes() const override { return inner_->state_bytes(); }
+  void parameters_changed() override { inner_->parameters_changed(); }
 
  private:
   void update(Gradients& gradients, const at::Tensor& skip_update) override {

@@ -173,6 +173,39 @@ TEST_CASE("keys that the chosen variant would ignore are refused") {
              ContainsSubstring("deterministic"));
 }
 
+TEST_CASE("schedules whose numbers do not go together are refused") {
+  const auto schedule = [](const std::string& options) { return problem_of("scheduler: {name: " + options + "}"); };
+  CHECK_THAT(schedule("cyclic, base_lr: 0.5"), ContainsSubstring("must not be above optimizer.lr"));
+  CHECK_THAT(schedule("cyclic, base_lr: 0.5, max_lr: 0.1"), ContainsSubstring("must not be above max_lr: 0.5, 0.1"));
+  CHECK_THAT(schedule("cyclic, gamma: 0.9"), ContainsSubstring("only mode exp_range uses this"));
+  CHECK_THAT(schedule("cyclic, mode: exp_range"), ContainsSubstring("needs this below 1"));
+  CHECK_THAT(schedule("cosine, eta_min: 1"), ContainsSubstring("must not be above optimizer.lr: 1, 0.001"));
+  CHECK_THAT(schedule("multistep"), ContainsSubstring("multistep needs at least one"));
+  CHECK_THAT(schedule("multistep, milestones: [3, 3]"), ContainsSubstring("must be in rising order"));
+  CHECK_THAT(schedule("onecycle, cycle_momentum: false, max_momentum: 0.9"),
+             ContainsSubstring("base_momentum and max_momentum need this to be true"));
+  CHECK_THAT(schedule("onecycle, base_momentum: 0.97"), ContainsSubstring("must not be above max_momentum"));
+  CHECK_THAT(schedule("constant, interval: epoch"), ContainsSubstring("changes neither by steps nor by epochs"));
+  CHECK_THAT(schedule("onecycle, max_lr: -1"), ContainsSubstring("scheduler.max_lr"));
+  CHECK_THAT(problem_of("optimizer: {momentum: 0}\nscheduler: {name: onecycle}"),
+             ContainsSubstring("this optimizer has no momentum to move"));
+  CHECK_THAT(problem_of("optimizer: {lr_scaling: linear, reference_batch: 8}\nscheduler: {name: onecycle, max_lr: 1}"),
+             ContainsSubstring("optimizer.lr_scaling scales optimizer.lr, which this replaces"));
+}
+
+TEST_CASE("a schedule whose phases do not fit into the run is refused with the numbers") {
+  Recipe recipe;
+  recipe.scheduler.schedule = OneCycleSchedule{};
+  recipe.train.max_steps = 3;
+  CHECK_THROWS_WITH(make_plan(recipe, Machine{}), ContainsSubstring("0.3 of 3 counts leave no room for two phases"));
+  recipe.scheduler.warmup_steps = 5;
+  CHECK_THROWS_WITH(make_plan(recipe, Machine{}),
+                    ContainsSubstring("the warm-up leaves nothing for onecycle: 5 of 3 steps"));
+  recipe.scheduler = {};
+  recipe.average = SwaConfig{.start_step = 4};
+  CHECK_THROWS_WITH(make_plan(recipe, Machine{}), ContainsSubstring("must not be after the last step: 4, 3"));
+}
+
 TEST_CASE("options that would have no effect are refused") {
   CHECK_THAT(problem_of("data: {decode: scaled}"), ContainsSubstring("only image_folder decodes files"));
   CHECK_THAT(problem_of("data: {cache: memory}"), ContainsSubstring("data.cache"));
@@ -240,7 +273,7 @@ TEST_CASE("the length of a run is the first limit reached") {
   recipe.train = {.max_time = Duration{5}};
   CHECK_FALSE(make_plan(recipe, Machine{}).steps.has_value());
   recipe.train = {.epochs = 3, .max_steps = 7};
-  recipe.scheduler = {.name = ScheduleKind::linear, .total_steps = 50};
+  recipe.scheduler = {.schedule = LinearSchedule{.end = {.total_steps = 50}}};
   CHECK(make_plan(recipe, Machine{}).schedule_steps == 50);
 }
 

@@ -29,6 +29,8 @@ TEST_CASE("gradients are unscaled, checked, measured, clipped and cleared in pla
   CHECK(length() == Approx(norm));
   CHECK(clip(gradients, norm / 3).item<double>() == Approx(norm));  // the norm before clipping
   CHECK(length() == Approx(norm / 3));
+  CHECK_FALSE(clip(gradients, std::nullopt, 0.25 * norm / 3).defined());
+  CHECK(store.gradients()[0].abs().max().item<double>() == Approx(0.25 * norm / 3));
 
   gradients.tensors()[2].view(-1)[0] = std::numeric_limits<float>::infinity();
   gradients.check_finite(not_finite);

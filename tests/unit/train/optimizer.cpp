@@ -98,9 +98,30 @@ TEST_CASE("weight decay leaves out the parameters that no_decay names") {
   CHECK(store.parameters()[1].second.item<double>() == 1);
 }
 
+TEST_CASE("LARS and LAMB scale an update by the norm of its parameter, if that decays") {
+  const auto change = [](const OptimizerConfig& config, double start) {
+    return start - after_steps(config, start, {0.5});
+  };
+  const auto about = [](double value) { return Approx(value).epsilon(1e-4); };  // a float of 4 has steps of 5e-7
+  // LARS: rate · coefficient · |w| ÷ (|g| + decay · |w|) · (g + decay · w), which is rate · coefficient · |w| here.
+  CHECK(change(LarsConfig{.weight_decay = 0.1}, 2) == about(0.001 * 2));
+  CHECK(change(LarsConfig{.weight_decay = 0.1}, 4) == about(0.001 * 4));
+  CHECK(change(LarsConfig{}, 4) == about(0.5));
+  CHECK(change(LarsConfig{.always_adapt = true}, 4) == about(0.001 * 4));
+  // LAMB: rate · |w|, in the direction of the update.
+  CHECK(change(LambConfig{.lr = 0.01, .weight_decay = 0.1}, 2) == about(0.01 * 2));
+  CHECK(change(LambConfig{.lr = 0.01}, 2) == about(0.01));
+  CHECK(change(LambConfig{.lr = 0.01, .weight_decay = 0.1, .trust_clip = true}, 2) == about(0.01 * 1.2));
+  // Of a parameter or gradient that is zero, the ratio is 1.
+  CHECK(change(LambConfig{.lr = 0.01, .weight_decay = 0.1}, 0) == about(0.01));
+}
+
 TEST_CASE("an overflowed step writes nothing and is not counted") {
   const auto config =
-      GENERATE(OptimizerConfig(SgdConfig{.lr = 0.1}), OptimizerConfig(AdamConfig{}), OptimizerConfig(AdamWConfig{}));
+      GENERATE(OptimizerConfig(SgdConfig{.lr = 0.1}), OptimizerConfig(AdamConfig{}), OptimizerConfig(AdamWConfig{}),
+               OptimizerConfig(NAdamConfig{}), OptimizerConfig(RmspropConfig{.momentum = 0.5, .centered = true}),
+               OptimizerConfig(AdagradConfig{}), OptimizerConfig(LionConfig{}),
+               OptimizerConfig(LarsConfig{.weight_decay = 0.1}), OptimizerConfig(LambConfig{.weight_decay = 0.1}));
   auto with = some_parameters(), without = some_parameters();
   const auto a = make_loop_optimizer(config, with), b = make_loop_optimizer(config, without);
   const auto fine = at::zeros({}), overflow = at::ones({});

@@ -1,0 +1,207 @@
+// The section `optimizer` of a recipe. Names are those of torch.optim and timm; weight decay is 0 unless it is given.
+#pragma once
+
+#include "config/describe.h"
+
+namespace trainopt {
+
+/// How the learning rate follows the number of samples in a step.
+enum class LrScaling { none, linear, sqrt };
+template <>
+struct Choices<LrScaling> {
+  static constexpr std::array all = {Choice<LrScaling>{"none", LrScaling::none},
+                                     Choice<LrScaling>{"linear", LrScaling::linear},
+                                     Choice<LrScaling>{"sqrt", LrScaling::sqrt}};
+};
+
+/// What every optimizer has.
+struct CommonOptimizerConfig {
+  std::vector<std::string> no_decay;
+  LrScaling lr_scaling = LrScaling::none;
+  std::optional<int64_t> reference_batch;
+};
+template <class V>
+void describe_common(V& v, CommonOptimizerConfig& c) {
+  v.field("no_decay", c.no_decay,
+          "Parameters without weight decay: norm (weights and biases of batch-norm and layer norm), bias, embedding, "
+          "the name of a unit, or a parameter's name or its beginning up to a dot.",
+          any(), alias("no_weight_decay"));
+  v.field("lr_scaling", c.lr_scaling,
+          "Multiply lr by (samples per step ÷ reference_batch): linear, as Goyal et al. (2017) do with SGD, or by its "
+          "square root (sqrt), as is usual with Adam; none: use lr as it is.");
+  v.field("reference_batch", c.reference_batch, "lr_scaling: samples per step at which lr was chosen.",
+          in_range(1, 1e12));
+}
+
+// The options that several optimizers share.
+template <class V, class Config>
+void describe_lr(V& v, Config& c) {
+  v.field("lr", c.lr, "Learning rate.", at_least(0), alias("learning_rate"));
+}
+template <class V, class Config>
+void describe_l2(V& v, Config& c) {
+  v.field("weight_decay", c.weight_decay, "L2 penalty added to the gradient.", at_least(0));
+}
+template <class V, class Config>
+void describe_momentum(V& v, Config& c) {
+  v.field("momentum", c.momentum, "Momentum factor; 0: no momentum.", half_open(0.0, 1.0));
+}
+template <class V, class Config>
+void describe_nesterov(V& v, Config& c) {
+  v.field("nesterov", c.nesterov, "Use Nesterov momentum; needs momentum above 0.");
+}
+template <class V, class Config>
+void describe_moments(V& v, Config& c) {
+  v.field("betas", c.betas, "Decay rates beta1, beta2 of the first and second moment.", half_open(0.0, 1.0));
+  v.field("eps", c.eps, "Added to the square root of the second moment.", at_least(0));
+}
+template <class V, class Config>
+void describe_layerwise(V& v, Config& c) {
+  v.field("trust_clip", c.trust_clip, "Never multiply a parameter's rate by more than 1.");
+  v.field("always_adapt", c.always_adapt,
+          "Adapt the rate of parameters without weight decay too; otherwise only of those with it.");
+}
+
+struct SgdConfig {
+  static constexpr std::string_view kName = "sgd";
+  double lr = 0.001, momentum = 0.9, weight_decay = 0.0;
+  bool nesterov = false;
+  CommonOptimizerConfig common = {};
+};
+template <class V>
+void describe(V& v, SgdConfig& c) {
+  describe_lr(v, c);
+  describe_momentum(v, c);
+  describe_l2(v, c);
+  describe_nesterov(v, c);
+  describe_common(v, c.common);
+}
+
+struct AdamConfig {
+  static constexpr std::string_view kName = "adam";
+  double lr = 0.001, weight_decay = 0.0, eps = 1e-8;
+  std::array<double, 2> betas{0.9, 0.999};
+  CommonOptimizerConfig common = {};
+};
+struct AdamWConfig : AdamConfig {
+  static constexpr std::string_view kName = "adamw";
+};
+template <class V>
+void describe(V& v, AdamConfig& c) {
+  describe_lr(v, c);
+  describe_moments(v, c);
+  v.field("weight_decay", c.weight_decay,
+          "adam: L2 penalty added to the gradient; adamw: decay applied to the weight itself.", at_least(0));
+  describe_common(v, c.common);
+}
+
+struct NAdamConfig {
+  static constexpr std::string_view kName = "nadam";
+  double lr = 0.002, weight_decay = 0.0, eps = 1e-8, momentum_decay = 4e-3;
+  std::array<double, 2> betas{0.9, 0.999};
+  CommonOptimizerConfig common = {};
+};
+template <class V>
+void describe(V& v, NAdamConfig& c) {
+  describe_lr(v, c);
+  describe_moments(v, c);
+  v.field("momentum_decay", c.momentum_decay, "How fast the momentum approaches beta1.", at_least(0));
+  describe_l2(v, c);
+  describe_common(v, c.common);
+}
+
+struct RmspropConfig {
+  static constexpr std::string_view kName = "rmsprop";
+  double lr = 0.01, alpha = 0.99, eps = 1e-8, momentum = 0.0, weight_decay = 0.0;
+  bool centered = false;
+  CommonOptimizerConfig common = {};
+};
+template <class V>
+void describe(V& v, RmspropConfig& c) {
+  describe_lr(v, c);
+  v.field("alpha", c.alpha, "Decay rate of the mean of squared gradients.", half_open(0.0, 1.0));
+  v.field("eps", c.eps, "Added to the root of that mean.", at_least(0));
+  describe_momentum(v, c);
+  v.field("centered", c.centered, "Divide by an estimate of the gradient's standard deviation.");
+  describe_l2(v, c);
+  describe_common(v, c.common);
+}
+
+struct AdagradConfig {
+  static constexpr std::string_view kName = "adagrad";
+  double lr = 0.01, lr_decay = 0.0, eps = 1e-10, initial_accumulator_value = 0.0, weight_decay = 0.0;
+  CommonOptimizerConfig common = {};
+};
+template <class V>
+void describe(V& v, AdagradConfig& c) {
+  describe_lr(v, c);
+  v.field("lr_decay", c.lr_decay, "The rate of update t is divided by 1 + (t − 1) · this.", at_least(0));
+  v.field("initial_accumulator_value", c.initial_accumulator_value, "First value of the sum of squared gradients.",
+          at_least(0));
+  v.field("eps", c.eps, "Added to the root of that sum.", at_least(0));
+  describe_l2(v, c);
+  describe_common(v, c.common);
+}
+
+struct LionConfig {
+  static constexpr std::string_view kName = "lion";
+  double lr = 1e-4, weight_decay = 0.0;
+  std::array<double, 2> betas{0.9, 0.99};
+  CommonOptimizerConfig common = {};
+};
+template <class V>
+void describe(V& v, LionConfig& c) {
+  describe_lr(v, c);
+  v.field("betas", c.betas, "Weights of the average in the update's sign, and in the average itself.",
+          half_open(0.0, 1.0));
+  v.field("weight_decay", c.weight_decay, "Decay applied to the weight itself.", at_least(0));
+  describe_common(v, c.common);
+}
+
+struct LarsConfig {
+  static constexpr std::string_view kName = "lars";
+  double lr = 1.0, momentum = 0.9, weight_decay = 0.0, trust_coeff = 0.001, eps = 1e-8;
+  bool nesterov = false, trust_clip = false, always_adapt = false;
+  CommonOptimizerConfig common = {};
+};
+template <class V>
+void describe(V& v, LarsConfig& c) {
+  describe_lr(v, c);
+  describe_momentum(v, c);
+  describe_nesterov(v, c);
+  v.field("trust_coeff", c.trust_coeff, "Size of an update relative to its parameter's norm, at lr 1.", above(0));
+  v.field("eps", c.eps, "Added to the divisor of the ratio of norms.", at_least(0));
+  describe_layerwise(v, c);
+  describe_l2(v, c);
+  describe_common(v, c.common);
+}
+
+struct LambConfig {
+  static constexpr std::string_view kName = "lamb";
+  double lr = 0.001, weight_decay = 0.0, eps = 1e-6;
+  std::array<double, 2> betas{0.9, 0.999};
+  bool bias_correction = true, trust_clip = false, always_adapt = false;
+  CommonOptimizerConfig common = {};
+};
+template <class V>
+void describe(V& v, LambConfig& c) {
+  describe_lr(v, c);
+  describe_moments(v, c);
+  v.field("bias_correction", c.bias_correction, "Correct the moments for their start at zero, as Adam does.");
+  describe_layerwise(v, c);
+  v.field("weight_decay", c.weight_decay, "Weight of the parameter in its update, before the ratio of norms.",
+          at_least(0));
+  describe_common(v, c.common);
+}
+
+using OptimizerConfig = std::variant<SgdConfig, AdamConfig, AdamWConfig, NAdamConfig, RmspropConfig, AdagradConfig,
+                                     LionConfig, LarsConfig, LambConfig>;
+inline const CommonOptimizerConfig& common_of(const OptimizerConfig& config) {
+  return std::visit([](const auto& c) -> const CommonOptimizerConfig& { return c.common; }, config);
+}
+template <class V>
+void describe(V& v, OptimizerConfig& c) {
+  v.variant("name", c, "The update rule, as torch.optim computes it, or timm for lion, lars and lamb.");
+}
+
+}  // namespace trainopt
