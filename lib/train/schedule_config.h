@@ -176,7 +176,7 @@ struct InverseSqrtSchedule {
 template <class V>
 void describe(V& v, InverseSqrtSchedule& c) {
   v.field("timescale", c.timescale,
-          "The rate is optimizer.lr ÷ √(1 + n ÷ timescale); null: warmup_steps, or 10,000 steps without warm-up.",
+          "The rate is optimizer.lr ÷ √(1 + n ÷ timescale); null: warmup_steps, or 10000 without warm-up.",
           in_range(1, 1e15));
 }
 

@@ -48,7 +48,7 @@ def test_run_directory(tiny_run):
     for name in ("plan.json", "environment.json", "summary.json"):
         assert json.loads((folder / name).read_text())["schema_version"] >= 1, name
     assert json.loads((folder / "environment.json").read_text())["commit"]
-    assert "loss" not in (folder / "recipe.yaml").read_text()
+    assert "step_ms" not in (folder / "recipe.yaml").read_text()
 
 
 def test_records(tiny_run):
