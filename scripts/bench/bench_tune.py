@@ -216,13 +216,14 @@ def main() -> None:
     options.add_argument("--budget", default="3m", help="of each tuning")
     options.add_argument("--only", nargs="+", help="names of faults")
     options.add_argument("--again", nargs="*", default=[], help="names of faults whose tuned recipe is tuned once more")
+    options.add_argument("--again-budget", default="3m", help="of each tuning of a tuned recipe")
     chosen = options.parse_args()
     with common.temporary_folder() as name:
         folder = Path(name)
         write_data(folder)
         all_cases = cases(folder)
         rows = [measure(folder, fault, all_cases[fault], chosen.budget) for fault in chosen.only or all_cases]
-        again = [tune_again(folder, fault, all_cases[fault], chosen.budget) for fault in chosen.again]
+        again = [tune_again(folder, fault, all_cases[fault], chosen.again_budget) for fault in chosen.again]
     sizes = sorted(abs(error) for row in rows for error in row["errors"])
     print(f"median error of {len(sizes)} estimates: {statistics.median(sizes):.1f} points")
     common.report("tune", rows)

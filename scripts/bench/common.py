@@ -11,6 +11,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import textwrap
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -159,7 +160,7 @@ def report(bench: str, rows: list[dict]) -> None:
         f"## {facts['date']} · commit {facts['commit']}",
         f"{where['cpu']}, {where['cores']} cores, {where['memory_gib']} GiB, {' '.join(where['extensions'])} · "
         + ", ".join(f"{name} {number}" for name, number in facts["versions"].items() if name != "trainopt"),
-        f"`{facts['command']}`",
+        *textwrap.wrap(f"`{facts['command']}`", 120, break_long_words=False, break_on_hyphens=False),
         "",
     ]
     path = RESULTS / f"{bench}.md"
