@@ -25,6 +25,7 @@ Command add_data_export(CLI::App& data);
 Command add_compare(CLI::App& app);
 Command add_ablate(CLI::App& app);
 Command add_find_batch(CLI::App& find);
+Command add_find_lr(CLI::App& find);
 Command add_tune(CLI::App& app);
 Command add_arm(CLI::App& app);
 Command add_checkpoint_verify(CLI::App& checkpoint);

@@ -3,20 +3,17 @@
 
 #include "app/arguments.h"
 #include "app/compare_output.h"
-#include "recipe/recipe.h"
+#include "app/until_result.h"
 
 #include <cstdint>
-#include <string>
 
 namespace trainopt {
 
-struct UntilArm {
-  std::string name;  ///< as the user named it
-  Recipe recipe;
-};
+/// Why --fail-on is refused.
+inline constexpr const char* kOwnVerdict = "--until target has its own verdict; read it with --json";
 
 struct UntilArguments {
-  UntilArm a, b;
+  NamedRecipe a, b;
   int64_t seeds = 10;
   double level = 0.95, min_effect = 0.01;
 };
@@ -25,5 +22,8 @@ struct UntilArguments {
 /// result. Returns the exit code. Throws UserError for a mistake in the arguments before anything is created, and the
 /// failure of a run other than divergence.
 int compare_until(const UntilArguments& arguments, const CompareOutput& output, const OutputOptions& console);
+
+/// Prints what compare_until() or ablate_until() wrote to `folder`; returns the exit code.
+int show_until(const std::filesystem::path& folder, const CompareOutput& output);
 
 }  // namespace trainopt

@@ -78,6 +78,7 @@ std::vector<Entry> add_commands(CLI::App& app) {
   CLI::App& find = *app.add_subcommand("find", "Find a value by measuring");
   find.require_subcommand(1);
   add(find, add_find_batch);
+  add(find, add_find_lr);
   CLI::App& checkpoint = *app.add_subcommand("checkpoint", "Verify, show or compare checkpoints");
   checkpoint.require_subcommand(1);
   add(checkpoint, add_checkpoint_verify);

@@ -7,6 +7,8 @@
 #include "recipe/plan_text.h"
 #include "recipe/resume.h"
 #include "train/checkpoint_reader.h"
+#include "train/evaluation.h"
+#include "train/target.h"
 
 #include <fmt/ranges.h>
 #include <spdlog/spdlog.h>

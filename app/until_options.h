@@ -15,8 +15,8 @@ struct UntilOptions {
   int64_t seeds = 10;
 
   explicit operator bool() const { return !until.empty(); }
-  /// Call after the command's other options, because it excludes those of measurements in turns.
-  void add_to(CLI::App& command);
+  /// Call after the command's other options, because it excludes those of measurements in turns. `help`: of --until.
+  void add_to(CLI::App& command, const std::string& help);
 };
 
 }  // namespace trainopt

@@ -1,4 +1,5 @@
 // trainopt ablate RECIPE: measures each switch of a recipe, alone and removed from the full stack.
+#include "app/ablate_until.h"
 #include "app/commands.h"
 #include "app/measure_options.h"
 #include "app/measure_session.h"
@@ -6,6 +7,7 @@
 #include "app/run_directory.h"
 #include "app/run_plan.h"
 #include "app/signals.h"
+#include "app/until_options.h"
 #include "app/version.h"
 #include "base/files.h"
 #include "compare/ablation_json.h"
@@ -23,6 +25,7 @@ namespace {
 struct AblateArguments {
   RecipeArguments recipes;
   MeasureOptions measure;
+  UntilOptions until;
   std::string run_dir;
   bool json = false, markdown = false;
 };
@@ -61,8 +64,14 @@ int ablate_recipe(Recipe recipe, AblationRequest request, const AblateArguments&
 }
 
 int run_ablate(const CLI::App& command, const AblateArguments& arguments, const CommandContext& context) {
-  const Launch launch = read_launch(context.environment);
   handle_signals();
+  if (arguments.until) {
+    refuse_several_ranks(context.environment, "trainopt ablate --until");
+    const auto options = arguments.measure.options();
+    return ablate_until(arguments.recipes.load(command).recipe, arguments.until.seeds, options.level,
+                        options.min_effect, {.json = arguments.json, .run_dir = arguments.run_dir}, context.output);
+  }
+  const Launch launch = read_launch(context.environment);
   if (arguments.measure.precision || arguments.measure.repeats == 1)
     throw UserError(
         "ablate does not support --precision, and --repeats must be at least 2: one pair of processes decides nothing");
@@ -92,6 +101,9 @@ Command add_ablate(CLI::App& app) {
   command->add_option("--run-dir", arguments->run_dir, "Write the result to this folder, new or empty");
   command->add_flag("--json", arguments->json, "Print one JSON object");
   command->add_flag("--markdown", arguments->markdown, "Print a Markdown table");
+  arguments->until.add_to(*command,
+                          "Measure what the switches that change the mathematics, the schedule and the average are "
+                          "worth for the time to train.target, in whole runs with several seeds");
   return [=](const CommandContext& context) { return run_ablate(*command, *arguments, of_rank(context)); };
 }
 

@@ -41,12 +41,6 @@ struct CompareArguments {
   CompareOutput output() const { return {.json = json, .markdown = markdown, .run_dir = run_dir, .gate = gate}; }
 };
 
-/// An arm as the user named it.
-struct NamedRecipe {
-  std::string name;
-  Recipe recipe;
-};
-
 NamedRecipe load_named(const CLI::App& command, std::vector<std::string> words, int64_t ranks) {
   return {fmt::format("{}", fmt::join(words, " ")), RecipeArguments{std::move(words)}.load(command, ranks).recipe};
 }
@@ -94,6 +88,7 @@ int print(const Comparison& comparison, const CompareArguments& arguments, bool 
 int show(const fs::path& folder, const CompareArguments& arguments, bool color) {
   if (is_rotation(folder)) return show_rotation(folder, arguments.output(), color);
   if (is_against(folder)) return show_against(folder, arguments.output(), color);
+  if (is_until(folder)) return show_until(folder, arguments.output());
   if (!is_ablation(folder)) return print(read_bundle(folder), arguments, color);
   arguments.gate.refuse("an ablation has many; name a folder of trainopt compare");
   const fs::path file = folder / (arguments.json ? "result.json" : "report.md");
@@ -189,14 +184,11 @@ int hold_against(const CLI::App& command, const CompareArguments& arguments, con
 int compare_to_target(const NamedRecipe& a, const NamedRecipe& b, const CompareArguments& arguments,
                       const CommandContext& context) {
   refuse_several_ranks(context.environment, "trainopt compare --until");
-  arguments.gate.refuse("--until target has its own verdict; read it with --json");
+  arguments.gate.refuse(kOwnVerdict);
   const auto options = arguments.measure.options();
-  return compare_until({.a = {a.name, a.recipe},
-                        .b = {b.name, b.recipe},
-                        .seeds = arguments.until.seeds,
-                        .level = options.level,
-                        .min_effect = options.min_effect},
-                       arguments.output(), context.output);
+  return compare_until(
+      {.a = a, .b = b, .seeds = arguments.until.seeds, .level = options.level, .min_effect = options.min_effect},
+      arguments.output(), context.output);
 }
 
 int run_compare(const CLI::App& command, const CompareArguments& arguments, const CommandContext& context) {
@@ -293,7 +285,8 @@ Command add_compare(CLI::App& app) {
   arguments->gate.add_to(*command);
   command->add_flag("--json", arguments->json, "Print one JSON object");
   command->add_flag("--markdown", arguments->markdown, "Print Markdown");
-  arguments->until.add_to(*command);
+  arguments->until.add_to(*command,
+                          "Compare how soon both reach train.target, in whole runs with the same several seeds");
   return [=](const CommandContext& context) { return run_compare(*command, *arguments, of_rank(context)); };
 }
 

@@ -8,7 +8,7 @@ ShardingCosts sharding_costs(ShardingStrategy strategy, const ShardedModel& mode
   const double n = static_cast<double>(model.ranks), local = static_cast<double>(model.local_ranks),
                share = (n - 1) / n, micros = static_cast<double>(model.micro_batches);
   const double weights = static_cast<double>(4 * model.parameters - 2 * model.bfloat16_parameters),
-               states = static_cast<double>(4 * model.parameters * model.states);
+               states = 4 * static_cast<double>(model.parameters) * model.states;
   const double wire = std::min(static_cast<double>(model.wire_bytes_each * model.parameters), weights);
   const auto in_ring = [&](double sent, double parameters, double gradients, double optimizer) {
     return ShardingCosts{sent, model.ranks > model.local_ranks ? sent / local : 0, parameters, gradients, optimizer};

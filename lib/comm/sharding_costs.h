@@ -14,7 +14,7 @@ namespace trainopt {
 struct ShardedModel {
   int64_t parameters = 0;           ///< number of values
   int64_t bfloat16_parameters = 0;  ///< of these, held as bfloat16, and so are their gradients; the others are float32
-  int64_t states = 0;               ///< optimizer values per parameter: 1 with momentum, 2 with Adam
+  double states = 0;                ///< optimizer values per parameter: 1 with momentum, 2 with Adam
   int64_t ranks = 1, local_ranks = 1;  ///< of the job, and on each of its machines
   int64_t micro_batches = 1;
   int64_t wire_bytes_each = 4;  ///< bytes per gradient value in the exchange, unless it has fewer

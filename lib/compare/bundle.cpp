@@ -74,6 +74,11 @@ bool is_ablation(const std::filesystem::path& folder) { return result_of(folder)
 bool is_rotation(const std::filesystem::path& folder) { return is_rotation(result_of(folder)); }
 bool is_against(const std::filesystem::path& folder) { return is_against(result_of(folder)); }
 
+bool is_until(const std::filesystem::path& folder) {
+  const std::string kind = result_of(folder).value("kind", "");
+  return kind == "until" || kind == "ablate until";
+}
+
 Comparison read_bundle(const std::filesystem::path& folder) { return read_from(folder, comparison_from); }
 Rotation read_rotation(const std::filesystem::path& folder) { return read_from(folder, rotation_from); }
 Against read_against(const std::filesystem::path& folder) { return read_from(folder, against_from); }

@@ -26,11 +26,12 @@ Against read_against(const std::filesystem::path& folder);
 /// The JSON in a result.json. Throws UserError(data) naming the file.
 Json read_result(const std::filesystem::path& path);
 
-/// Whether the folder is an ablation's, one of several arms, or one of --against. Throws UserError(data) if it has no
-/// readable result.json.
+/// Whether the folder is an ablation's, one of several arms, one of --against or one of --until. Throws
+/// UserError(data) if it has no readable result.json.
 bool is_ablation(const std::filesystem::path& folder);
 bool is_rotation(const std::filesystem::path& folder);
 bool is_against(const std::filesystem::path& folder);
+bool is_until(const std::filesystem::path& folder);
 
 /// environment() and, as program_xxh3, the XXH3-128 of this program's file in hexadecimal.
 Json measured_environment(const ProgramVersion& version);

@@ -63,6 +63,21 @@ class NoUpdateLaunches : public update::UpdateLaunches {
                const update::UpdateInputs&, void*) const override {
     return 0;
   }
+  int64_t lion(const update::LionScalars&, const std::vector<update::Part>&, const update::UpdateInputs&,
+               void*) const override {
+    return 0;
+  }
+  int64_t norms(const std::vector<update::Part>&, const update::UpdateInputs&, double*, double*, void*) const override {
+    return 0;
+  }
+  int64_t lamb_moments(const update::LambScalars&, double*, float*, const std::vector<update::Part>&,
+                       const update::UpdateInputs&, double*, double*, void*) const override {
+    return 0;
+  }
+  int64_t lamb(const update::LambScalars&, double*, float*, const std::vector<update::Part>&,
+               const update::UpdateInputs&, void*) const override {
+    return 0;
+  }
   int64_t partials(const std::vector<update::Part>&) const override { return 0; }
   void measure(const std::vector<update::Part>&, double*, double*, float*, void*) const override {}
 };

@@ -222,6 +222,14 @@ std::vector<UnusedSwitch> unused_switches(const Recipe& recipe, const Plan& plan
   return unused;
 }
 
+std::vector<std::string> new_math_switches(const Recipe& recipe) {
+  std::vector<std::string> names;
+  for_each_optimization(recipe, 1, [&](const Info& info, const auto& option, auto...) {
+    if (is_on(option) && info.exactness == Exactness::new_math) names.emplace_back(info.name);
+  });
+  return names;
+}
+
 std::vector<CatalogueEntry> catalogue() {
   std::vector<CatalogueEntry> all;
   for_each_optimization(Recipe(), 1, [&](const Info& info, const auto& option, auto...) {

@@ -31,6 +31,9 @@ struct UnusedSwitch {
 /// Those of the section `optimizations` whose exactness is not `new_math`. `plan` is the recipe's.
 std::vector<UnusedSwitch> unused_switches(const Recipe& recipe, const Plan& plan);
 
+/// Names of the switches with exactness `new_math` that are on.
+std::vector<std::string> new_math_switches(const Recipe& recipe);
+
 struct CatalogueEntry {
   Info info;
   std::string key;    ///< the recipe's key: "data.num_workers"

@@ -250,7 +250,8 @@ Plan plain_plan(const Recipe& recipe, const Machine& machine, const RankPosition
   const Model shapes = without_values(recipe.model, plan.data.input_shape());
   plan.model = model_plan(recipe, plan.data.input_shape(), shapes);
   plan.stages.parameters = plan.model.parameters;
-  plan.without_decay = without_decay(recipe.optimizer, shapes);
+  plan.parameter_settings = parameter_settings(recipe.optimizer, shapes);
+  plan.optimizer_states = states_per_value(recipe.optimizer, shapes);
   plan.evaluation = evaluation_plan(recipe, plan.data);
 
   plan.train = recipe.train;

@@ -1,11 +1,11 @@
 #include "recipe/schedule_picture.h"
 
+#include "base/bar_plot.h"
 #include "base/counted.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 
 namespace trainopt {
@@ -41,29 +41,6 @@ std::vector<double> columns_of(int64_t steps, Value value) {
   return columns;
 }
 
-/// A bar for each column from `lowest` to its value, `rows` lines high. A line is divided into eighths.
-std::string bars(const std::vector<double>& columns, double lowest, int64_t rows) {
-  static constexpr std::array<std::string_view, 9> kEighths{" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
-  const double highest = *std::max_element(columns.begin(), columns.end());
-  std::string text;
-  for (int64_t row = rows - 1; row >= 0; --row) {
-    text += row == rows - 1 ? fmt::format("{:>10.3g} ┤", highest)
-            : row == 0      ? fmt::format("{:>10.3g} ┤", lowest)
-                            : "           │";
-    std::string line;
-    size_t end = 0;  // of what is not blank
-    for (const double value : columns) {
-      const double eighths =
-          highest > lowest ? (value - lowest) / (highest - lowest) * static_cast<double>(8 * rows) : 0;
-      const auto filled = std::clamp<int64_t>(std::llround(eighths) - 8 * row, 0, 8);
-      line += kEighths[static_cast<size_t>(filled)];
-      if (filled > 0) end = line.size();
-    }
-    text += line.substr(0, end) + "\n";
-  }
-  return text;
-}
-
 std::string axis(int64_t width, int64_t steps) {
   const std::string last = with_commas(steps);
   std::string line = "           └";
@@ -78,12 +55,12 @@ std::string schedule_picture(const Plan& plan) {
   const Schedule schedule = plan.schedule();
   const int64_t steps = steps_shown(plan);
   const auto rates = columns_of(steps, [&](int64_t step) { return schedule.at(step).learning_rate; });
-  std::string text = "learning rate\n" + bars(rates, 0, 10);
+  std::string text = "learning rate\n" + bar_plot(rates, 0, 10);
   if (const CycledMomentum* cycled = cycled_momentum(plan.scheduler)) {
     const auto momenta = columns_of(steps, [&](int64_t step) { return *schedule.at(step).momentum; });
     // Half as far below its lowest value as it moves, so that this is seen too.
     const double range = cycled->max_momentum - cycled->base_momentum;
-    text += "momentum\n" + bars(momenta, std::max(0.0, cycled->base_momentum - range / 2), 4);
+    text += "momentum\n" + bar_plot(momenta, std::max(0.0, cycled->base_momentum - range / 2), 4);
   }
   return text + axis(static_cast<int64_t>(rates.size()), steps) +
          (plan.steps ? "" : "the run has no limit on steps: the first of them\n");

@@ -102,6 +102,13 @@ void check_training(const Recipe& recipe, const std::set<std::string>& changed, 
   if (std::visit([](const auto& c) { return !c.common.no_decay.empty() && c.weight_decay == 0; }, recipe.optimizer))
     problems.push_back({"optimizer.no_decay", "needs optimizer.weight_decay above 0"});
   const auto& common = common_of(recipe.optimizer);
+  if (base_learning_rate(recipe.optimizer) == 0) {
+    const char* needs = "needs optimizer.lr above 0, because a schedule changes both in proportion";
+    for (size_t i = 0; i < common.groups.size(); ++i)
+      if (common.groups[i].lr.value_or(0) > 0) problems.push_back({fmt::format("optimizer.groups[{}].lr", i), needs});
+    const auto* muon = std::get_if<MuonConfig>(&recipe.optimizer);
+    if (muon && muon->adamw_lr.value_or(0) > 0) problems.push_back({"optimizer.adamw_lr", needs});
+  }
   if (common.lr_scaling != LrScaling::none && !common.reference_batch)
     problems.push_back(
         {"optimizer.reference_batch", "optimizer.lr_scaling needs this: the samples per step at which lr was chosen"});

@@ -58,7 +58,8 @@ std::string title_of(const Source& source) {
   if (const auto* run = std::get_if<RunFolder>(&source)) return run->name() + rate_of(*run);
   if (const auto* result = std::get_if<ResultFolder>(&source)) {
     static constexpr std::string_view kWords[] = {"comparison", "comparison of several",
-                                                  "comparison with a stored result", "ablation"};
+                                                  "comparison with a stored result", "ablation",
+                                                  "learning-rate range test"};
     const Json &name = at(result->result, "name"), &key = at(result->result, "each.key");
     if (key.is_string()) return fmt::format("{}: values of {}", folder_name(result->path), key.get<std::string>());
     return fmt::format("{}: {}", name.is_string() ? name.get<std::string>() : folder_name(result->path),

@@ -1,4 +1,5 @@
-// The sections of a page about a comparison, a rotation of several arms, or an ablation.
+// The sections of a page about a comparison, a rotation of several arms, an ablation, or a
+// learning-rate range test.
 #pragma once
 
 #include "report/page.h"
@@ -15,6 +16,10 @@ std::vector<Section> result_sections(const ResultFolder& folder, const Place& pl
 /// Of an ablation.
 Html ablation_headline(const ResultFolder& folder, const Place& place);
 std::vector<Section> ablation_sections(const ResultFolder& folder, const Place& place);
+
+/// Of `find lr`.
+Html rate_range_headline(const Figures& result);
+Html rate_range_chart(const Figures& result, const Place& place);
 
 /// The arms a and b of a comparison, or the list of a rotation.
 std::vector<Figures> arms_of(const Figures& result);

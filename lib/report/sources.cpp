@@ -27,6 +27,7 @@ ResultFolder read_result(const std::filesystem::path& path) {
   folder.kind = result.contains("switches")     ? ResultKind::ablation
                 : result.contains("each")       ? ResultKind::rotation
                 : result.contains("no_verdict") ? ResultKind::against
+                : result.contains("rates")      ? ResultKind::rate_range
                                                 : ResultKind::comparison;
   return folder;
 }
@@ -66,10 +67,11 @@ std::vector<Source> read_sources(const std::vector<std::filesystem::path>& folde
     } else if (const auto runs = runs_in(folder); !runs.empty()) {
       sources.emplace_back(read_ladder(folder, runs));
     } else {
-      throw UserError(fmt::format("{} is neither a run directory nor the result of compare or ablate, and has no run "
-                                  "directories in it",
-                                  folder.string()),
-                      ExitCode::data);
+      throw UserError(
+          fmt::format("{} is neither a run directory nor the result of compare, ablate or find lr, and has no run "
+                      "directories in it",
+                      folder.string()),
+          ExitCode::data);
     }
   }
   return sources;

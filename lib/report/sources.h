@@ -10,9 +10,9 @@
 
 namespace trainopt::report {
 
-enum class ResultKind { comparison, rotation, against, ablation };
+enum class ResultKind { comparison, rotation, against, ablation, rate_range };
 
-/// The folder of compare or ablate. `result` is what compare/*_json.h describe.
+/// The folder of compare, ablate or find lr. `result` is what compare/*_json.h and app/commands/find_lr.cpp write.
 struct ResultFolder {
   std::filesystem::path path;
   ResultKind kind = ResultKind::comparison;

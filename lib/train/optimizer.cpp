@@ -2,7 +2,6 @@
 
 #include "device/tensor.h"
 #include "device/trace_range.h"
-#include "model/chosen_parameters.h"
 #include "train/parameter_store.h"
 #include "train/update_rules.h"
 
@@ -11,6 +10,7 @@
 #include <fmt/ranges.h>
 
 #include <cmath>
+#include <set>
 
 namespace trainopt {
 namespace {
@@ -41,15 +41,20 @@ class WideParameter {
 /// Applies an UpdateRule to one parameter after another.
 class LoopOptimizer : public Optimizer {
  public:
-  LoopOptimizer(std::unique_ptr<UpdateRule> rule, double learning_rate, std::vector<double> weight_decays,
+  LoopOptimizer(const OptimizerConfig& config, const std::map<std::string, ParameterSettings>& settings,
                 std::unique_ptr<WeightRounding> rounding, const ParameterStore& store)
-      : rule_(std::move(rule)),
+      : rule_(make_update_rule(config, store.parameters().front().second)),
         rounding_(std::move(rounding)),
-        weight_decays_(std::move(weight_decays)),
-        learning_rate_(learning_rate),
+        settings_(settings_by_parameter(config, store, settings)),
+        learning_rate_(base_learning_rate(config)),
         store_(store) {
+    for (const auto& [name, own] : settings)
+      if (own.orthogonal) orthogonal_.insert(name);
     for (const std::string& name : rule_->state()) {
-      states_.emplace_back(name, store);
+      const bool of_orthogonal = rule_->keeps(name, {.orthogonal = true}), of_others = rule_->keeps(name, {});
+      states_.emplace_back(name, store, [=, this](const std::string& parameter) {
+        return orthogonal_.contains(parameter) ? of_orthogonal : of_others;
+      });
       if (rule_->first_value() != 0)
         for (const at::Tensor& tensor : states_.back().tensors()) tensor.fill_(rule_->first_value());
     }
@@ -63,7 +68,7 @@ class LoopOptimizer : public Optimizer {
     rule_->count(skip_update);
     const at::Tensor norms = rule_->measures() ? norms_of(all, skip_update) : at::Tensor();
     for (size_t i = 0; i < all.tensors().size(); ++i) {
-      if (!all.tensors()[i].defined()) continue;
+      if (!all.tensors()[i].defined() || settings_[i].orthogonal) continue;
       WideParameter parameter(all.parameters()[i]);
       RuleInput in = input(parameter, all, i, skip_update);
       if (norms.defined()) {
@@ -72,11 +77,9 @@ class LoopOptimizer : public Optimizer {
       }
       const at::Tensor direction = rule_->direction(in);
       in.gradient.reset();  // of a bfloat16 parameter it is a copy
-      parameter.commit(skip_update, *rounding_, [&](at::Tensor& p) {
-        if (in.weight_decay != 0 && rule_->decays_weights()) p.mul_(1 - learning_rate_ * in.weight_decay);
-        p.add_(direction, -learning_rate_);
-      });
+      apply(direction, i, parameter, skip_update);
     }
+    if (!orthogonal_.empty()) update_orthogonal(all, skip_update);
   }
 
   void save(ArchiveWriter& archive) const override {
@@ -97,11 +100,35 @@ class LoopOptimizer : public Optimizer {
   RuleInput input(const WideParameter& parameter, const Gradients& all, size_t i, const at::Tensor& skip_update) {
     RuleInput in{.values = parameter.values(),
                  .gradient = all.tensors()[i].to(parameter.values().scalar_type()),
-                 .weight_decay = weight_decays_[i],
+                 .weight_decay = settings_[i].weight_decay,
                  .skip_update = skip_update,
-                 .learning_rate = learning_rate_};
+                 .learning_rate = learning_rate_ * settings_[i].rate};
     for (ParameterState& state : states_) in.state.push_back(state[i]);
     return in;
+  }
+
+  void apply(const at::Tensor& direction, size_t i, WideParameter& parameter, const at::Tensor& skip_update) {
+    const double rate = learning_rate_ * settings_[i].rate, weight_decay = settings_[i].weight_decay;
+    parameter.commit(skip_update, *rounding_, [&](at::Tensor& p) {
+      if (weight_decay != 0 && rule_->decays_weights()) p.mul_(1 - rate * weight_decay);
+      p.add_(direction, -rate);
+    });
+  }
+
+  void update_orthogonal(Gradients& all, const at::Tensor& skip_update) {
+    store_.change_whole({.wanted = [this](const std::string& name) { return orthogonal_.contains(name); },
+                         .part =
+                             [&](size_t i) {
+                               if (!all.tensors()[i].defined()) return at::Tensor();
+                               return rule_->part_of_whole(
+                                   input(WideParameter(all.parameters()[i]), all, i, skip_update));
+                             },
+                         .change = [this](const at::Tensor& whole) { return rule_->whole_direction(whole); },
+                         .use =
+                             [&](size_t i, const at::Tensor& direction) {
+                               WideParameter parameter(all.parameters()[i]);
+                               apply(direction, i, parameter, skip_update);
+                             }});
   }
 
   /// In double, because squares of float norms may leave the range.
@@ -128,7 +155,8 @@ class LoopOptimizer : public Optimizer {
 
   std::unique_ptr<UpdateRule> rule_;
   std::unique_ptr<WeightRounding> rounding_;
-  std::vector<double> weight_decays_;  ///< by parameter
+  std::vector<ParameterSettings> settings_;  ///< by parameter
+  std::set<std::string> orthogonal_;         ///< names of the parameters with that setting, on any rank
   double learning_rate_;
   std::vector<ParameterState> states_;
   const ParameterStore& store_;
@@ -136,9 +164,16 @@ class LoopOptimizer : public Optimizer {
 
 template <class Config>
 std::string decay_text(const Config& c) {
-  const std::string text = fmt::format(", weight decay {}", c.weight_decay);
-  const auto& spared = c.common.no_decay;
-  return spared.empty() ? text : fmt::format("{} but not of {}", text, fmt::join(spared, ", "));
+  std::string text = fmt::format(", weight decay {}", c.weight_decay);
+  if (const auto& spared = c.common.no_decay; !spared.empty())
+    text += fmt::format(" but not of {}", fmt::join(spared, ", "));
+  if (c.common.layer_decay != 1) text += fmt::format(", layer decay {}", c.common.layer_decay);
+  for (const ParameterGroup& group : c.common.groups) {
+    text += fmt::format("; {}:", fmt::join(group.parameters, ", "));
+    if (group.lr) text += fmt::format(" lr {}", *group.lr);
+    if (group.weight_decay) text += fmt::format("{} weight decay {}", group.lr ? "," : "", *group.weight_decay);
+  }
+  return text;
 }
 
 /// One line about an optimizer.
@@ -163,6 +198,10 @@ struct OptimizerText {
     return fmt::format("LARS{}, trust coefficient {}{}{}", momentum(c), c.trust_coeff, adapts(c), decay_text(c));
   }
   std::string operator()(const LambConfig& c) const { return "LAMB" + moments(c) + adapts(c) + decay_text(c); }
+  std::string operator()(const MuonConfig& c) const {
+    return fmt::format("Muon{}, {} iterations in {}, AdamW with lr {} for other parameters{}", momentum(c), c.ns_steps,
+                       word_of(c.ns_dtype), c.adamw_lr.value_or(c.lr), decay_text(c));
+  }
 
   template <class Config>
   static std::string momentum(const Config& c) {
@@ -180,26 +219,31 @@ struct OptimizerText {
 
 }  // namespace
 
-ParameterState::ParameterState(std::string name, const ParameterStore& store) : name_(std::move(name)), store_(store) {
-  for (const auto& [parameter_name, parameter] : store.parameters())
-    tensors_.push_back(at::zeros_like(parameter.detach(),
-                                      parameter.options().dtype(at_least_float32(parameter)).requires_grad(false)));
+ParameterState::ParameterState(std::string name, const ParameterStore& store, NameFilter wanted)
+    : name_(std::move(name)), store_(store), wanted_(std::move(wanted)) {
+  for (const auto& [parameter_name, parameter] : store.parameters()) {
+    tensors_.emplace_back();
+    if (!wanted_(parameter_name)) continue;
+    tensors_.back() =
+        at::zeros_like(parameter.detach(), parameter.options().dtype(at_least_float32(parameter)).requires_grad(false));
+  }
 }
 
-std::optional<ParameterState> momentum_of(const SgdConfig& config, const ParameterStore& store) {
-  if (config.momentum == 0) return std::nullopt;
+std::optional<ParameterState> momentum_of(double momentum, const ParameterStore& store) {
+  if (momentum == 0) return std::nullopt;
   return ParameterState("momentum", store);
 }
 
 int64_t ParameterState::bytes() const {
   int64_t bytes = 0;
-  for (const auto& tensor : tensors_) bytes += static_cast<int64_t>(tensor.nbytes());
+  for (const auto& tensor : tensors_)
+    if (tensor.defined()) bytes += static_cast<int64_t>(tensor.nbytes());
   return bytes;
 }
 
-void ParameterState::save(ArchiveWriter& archive) const { store_.save(archive, prefix(), tensors_); }
+void ParameterState::save(ArchiveWriter& archive) const { store_.save(archive, prefix(), tensors_, wanted_); }
 
-void ParameterState::load(const ArchiveReader& archive) { store_.load(archive, prefix(), tensors_); }
+void ParameterState::load(const ArchiveReader& archive) { store_.load(archive, prefix(), tensors_, wanted_); }
 
 std::unique_ptr<Gradients> Optimizer::make_gradients() const { return std::make_unique<Gradients>(); }
 
@@ -221,11 +265,6 @@ std::optional<std::string> momentum_key(const OptimizerConfig& config) {
       config);
 }
 
-int64_t tensors_per_parameter(const OptimizerConfig& config) {
-  const auto rule = make_update_rule(config, at::empty({}, at::kMeta));
-  return static_cast<int64_t>(rule->state().size());
-}
-
 double base_learning_rate(const OptimizerConfig& config) {
   return std::visit([](const auto& c) { return c.lr; }, config);
 }
@@ -237,25 +276,21 @@ double learning_rate_factor(const OptimizerConfig& config, int64_t step_samples)
   return common.lr_scaling == LrScaling::linear ? ratio : std::sqrt(ratio);
 }
 
-std::set<std::string> without_decay(const OptimizerConfig& config, const Model& model) {
-  return chosen_parameters(model, common_of(config).no_decay, "optimizer.no_decay");
-}
-
-std::vector<double> weight_decays(const OptimizerConfig& config, const ParameterStore& parameters,
-                                  const std::set<std::string>& without_decay) {
+std::vector<ParameterSettings> settings_by_parameter(const OptimizerConfig& config, const ParameterStore& parameters,
+                                                     const std::map<std::string, ParameterSettings>& settings) {
   const double decay = std::visit([](const auto& c) { return c.weight_decay; }, config);
-  std::vector<double> decays;
-  for (const auto& [name, parameter] : parameters.parameters())
-    decays.push_back(without_decay.contains(name) ? 0 : decay);
-  return decays;
+  std::vector<ParameterSettings> all;
+  for (const auto& [name, parameter] : parameters.parameters()) {
+    const auto found = settings.find(name);
+    all.push_back(found != settings.end() ? found->second : ParameterSettings{.weight_decay = decay});
+  }
+  return all;
 }
 
 std::unique_ptr<Optimizer> make_loop_optimizer(const OptimizerConfig& config, const ParameterStore& parameters,
-                                               const std::set<std::string>& without_decay,
+                                               const std::map<std::string, ParameterSettings>& settings,
                                                std::unique_ptr<WeightRounding> rounding) {
-  return std::make_unique<LoopOptimizer>(make_update_rule(config, parameters.parameters().front().second),
-                                         base_learning_rate(config), weight_decays(config, parameters, without_decay),
-                                         std::move(rounding), parameters);
+  return std::make_unique<LoopOptimizer>(config, settings, std::move(rounding), parameters);
 }
 
 }  // namespace trainopt

@@ -4,21 +4,19 @@
 
 #include "train/archive.h"
 #include "train/config.h"
+#include "train/parameter_settings.h"
+#include "train/parameter_store.h"
 #include "train/weight_rounding.h"
 
 #include <ATen/core/Tensor.h>
 
 #include <memory>
+#include <map>
 #include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
 namespace trainopt {
-
-class Gradients;
-class Model;
-class ParameterStore;
 
 class Optimizer {
  public:
@@ -42,10 +40,11 @@ class Optimizer {
   virtual void update(Gradients& gradients, const at::Tensor& skip_update) = 0;
 };
 
-/// One float32 tensor per parameter with its shape and layout, initially zero: momentum and the like.
+/// One float32 tensor per parameter with its shape and layout, initially zero: momentum and the like. Parameters that
+/// `wanted` refuses have none.
 class ParameterState {
  public:
-  ParameterState(std::string name, const ParameterStore& store);
+  ParameterState(std::string name, const ParameterStore& store, NameFilter wanted = every_name);
   void save(ArchiveWriter& archive) const;
   void load(const ArchiveReader& archive);
 
@@ -58,11 +57,12 @@ class ParameterState {
 
   std::string name_;
   const ParameterStore& store_;
+  NameFilter wanted_;
   std::vector<at::Tensor> tensors_;
 };
 
-/// The state of SGD's momentum; without momentum nullopt, so that no memory is used.
-std::optional<ParameterState> momentum_of(const SgdConfig& config, const ParameterStore& store);
+/// The state of SGD's or LARS's momentum; of momentum 0 nullopt, so that no memory is used.
+std::optional<ParameterState> momentum_of(double momentum, const ParameterStore& store);
 
 /// Label of the range around every update, in profiler traces and in StepTrace.
 inline constexpr const char* kOptimizerLabel = "optimizer";
@@ -73,9 +73,6 @@ std::string describe_optimizer(const OptimizerConfig& config);
 /// What Optimizer::set_momentum() changes: "optimizer.momentum" or "optimizer.betas"; null: this one has no momentum.
 std::optional<std::string> momentum_key(const OptimizerConfig& config);
 
-/// How many tensors of a parameter's shape the optimizer keeps for it.
-int64_t tensors_per_parameter(const OptimizerConfig& config);
-
 /// Learning rate of the recipe, before any schedule.
 double base_learning_rate(const OptimizerConfig& config);
 
@@ -83,19 +80,17 @@ double base_learning_rate(const OptimizerConfig& config);
 /// Minibatch SGD" (2017), for linear; Krizhevsky, "One weird trick" (2014), for sqrt.
 double learning_rate_factor(const OptimizerConfig& config, int64_t step_samples);
 
-/// The names of the parameters that optimizer.no_decay chooses (chosen_parameters()). Throws UserError for a word that
-/// chooses none.
-std::set<std::string> without_decay(const OptimizerConfig& config, const Model& model);
-
-/// The weight decay of each of the store's parameters.
-std::vector<double> weight_decays(const OptimizerConfig& config, const ParameterStore& parameters,
-                                  const std::set<std::string>& without_decay);
+/// Those of each of the store's parameters. A name that `settings` lacks has the recipe's learning rate and weight
+/// decay.
+std::vector<ParameterSettings> settings_by_parameter(const OptimizerConfig& config, const ParameterStore& parameters,
+                                                     const std::map<std::string, ParameterSettings>& settings);
 
 /// An optimizer for the store's parameters, in its order. Allocates the state: float32 zeros of the parameters' shapes
-/// and layouts. `without_decay`: names. Parameters of a 16-bit type are updated in float32 from their 16 bits and their
-/// gradient's, and `rounding` stores the result.
+/// and layouts. `settings`: by name, as settings_by_parameter() takes them. Parameters of a 16-bit type are updated in
+/// float32 from their 16 bits and their gradient's, and `rounding` stores the result.
 std::unique_ptr<Optimizer> make_loop_optimizer(
-    const OptimizerConfig& config, const ParameterStore& parameters, const std::set<std::string>& without_decay = {},
+    const OptimizerConfig& config, const ParameterStore& parameters,
+    const std::map<std::string, ParameterSettings>& settings = {},
     std::unique_ptr<WeightRounding> rounding = std::make_unique<NearestRounding>());
 
 }  // namespace trainopt

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "config/describe.h"
+#include "train/parameter_group.h"
 
 namespace trainopt {
 
@@ -17,6 +18,8 @@ struct Choices<LrScaling> {
 /// What every optimizer has.
 struct CommonOptimizerConfig {
   std::vector<std::string> no_decay;
+  std::vector<ParameterGroup> groups;
+  double layer_decay = 1;
   LrScaling lr_scaling = LrScaling::none;
   std::optional<int64_t> reference_batch;
 };
@@ -26,6 +29,13 @@ void describe_common(V& v, CommonOptimizerConfig& c) {
           "Parameters without weight decay: norm (weights and biases of batch-norm and layer norm), bias, embedding, "
           "the name of a unit, or a parameter's name or its beginning up to a dot.",
           any(), alias("no_weight_decay"));
+  v.field("groups", c.groups,
+          "Parameters with a learning rate or weight decay of their own, such as [{parameters: [bias], lr: 0.2}]. A "
+          "schedule changes their rate in proportion to lr.");
+  v.field("layer_decay", c.layer_decay,
+          "Multiply the learning rate of each unit by this once for every unit between it and the end, the last unit "
+          "keeping lr (Bao et al. 2022); 1: one rate for all.",
+          Bounds{.low = 0, .high = 1, .low_included = false});
   v.field("lr_scaling", c.lr_scaling,
           "Multiply lr by (samples per step ÷ reference_batch): linear, as Goyal et al. (2017) do with SGD, or by its "
           "square root (sqrt), as is usual with Adam; none: use lr as it is.");
@@ -194,8 +204,59 @@ void describe(V& v, LambConfig& c) {
   describe_common(v, c.common);
 }
 
+/// The type of Muon's iterations.
+enum class MuonType { bfloat16, float32 };
+template <>
+struct Choices<MuonType> {
+  static constexpr std::array all = {Choice<MuonType>{"bfloat16", MuonType::bfloat16},
+                                     Choice<MuonType>{"float32", MuonType::float32}};
+};
+/// How Muon's learning rate depends on the shape of a matrix.
+enum class MuonRate { original, match_rms_adamw };
+template <>
+struct Choices<MuonRate> {
+  static constexpr std::array all = {Choice<MuonRate>{"original", MuonRate::original},
+                                     Choice<MuonRate>{"match_rms_adamw", MuonRate::match_rms_adamw}};
+};
+
+struct MuonConfig {
+  static constexpr std::string_view kName = "muon";
+  double lr = 0.001, momentum = 0.95, weight_decay = 0.0, eps = 1e-7;
+  bool nesterov = true;
+  std::array<double, 3> ns_coefficients{3.4445, -4.775, 2.0315};
+  int64_t ns_steps = 5;
+  MuonType ns_dtype = MuonType::bfloat16;
+  MuonRate adjust_lr_fn = MuonRate::original;
+  std::vector<std::string> adamw_for;
+  std::optional<double> adamw_lr;
+  std::array<double, 2> adamw_betas{0.9, 0.999};
+  double adamw_eps = 1e-8;
+  CommonOptimizerConfig common = {};
+};
+template <class V>
+void describe(V& v, MuonConfig& c) {
+  describe_lr(v, c);
+  describe_momentum(v, c);
+  describe_nesterov(v, c);
+  v.field("weight_decay", c.weight_decay, "Decay applied to the weight itself.", at_least(0));
+  v.field("ns_coefficients", c.ns_coefficients, "Of x, x³ and x⁵ in a Newton-Schulz iteration.");
+  v.field("ns_steps", c.ns_steps, "Newton-Schulz iterations of an update.", in_range(1, 99));
+  v.field("ns_dtype", c.ns_dtype, "The type of these iterations.");
+  v.field("eps", c.eps, "Least norm that a matrix is divided by before them.", above(0));
+  v.field("adjust_lr_fn", c.adjust_lr_fn,
+          "What lr is multiplied by for a matrix of r rows and c columns: original: √max(1, r ÷ c); match_rms_adamw: "
+          "0.2 √max(r, c), so that lr and weight_decay can be those of adamw.");
+  v.field("adamw_for", c.adamw_for,
+          "Matrices that AdamW updates, in words as in no_decay: usually the last layer. AdamW always updates "
+          "embeddings and what is not a matrix.");
+  v.field("adamw_lr", c.adamw_lr, "AdamW's learning rate; null: lr.", at_least(0));
+  v.field("adamw_betas", c.adamw_betas, "AdamW's betas.", half_open(0.0, 1.0));
+  v.field("adamw_eps", c.adamw_eps, "AdamW's eps.", at_least(0));
+  describe_common(v, c.common);
+}
+
 using OptimizerConfig = std::variant<SgdConfig, AdamConfig, AdamWConfig, NAdamConfig, RmspropConfig, AdagradConfig,
-                                     LionConfig, LarsConfig, LambConfig>;
+                                     LionConfig, LarsConfig, LambConfig, MuonConfig>;
 inline const CommonOptimizerConfig& common_of(const OptimizerConfig& config) {
   return std::visit([](const auto& c) -> const CommonOptimizerConfig& { return c.common; }, config);
 }

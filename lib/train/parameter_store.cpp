@@ -5,14 +5,23 @@
 
 namespace trainopt {
 
-void ParameterStore::save(ArchiveWriter& archive, const std::string& prefix,
-                          const std::vector<at::Tensor>& tensors) const {
-  for (size_t i = 0; i < tensors.size(); ++i) archive.tensor(prefix + parameters()[i].first, tensors[i]);
+void ParameterStore::save(ArchiveWriter& archive, const std::string& prefix, const std::vector<at::Tensor>& tensors,
+                          const NameFilter& wanted) const {
+  for (size_t i = 0; i < tensors.size(); ++i)
+    if (const std::string& name = parameters()[i].first; wanted(name)) archive.tensor(prefix + name, tensors[i]);
 }
 
-void ParameterStore::load(const ArchiveReader& archive, const std::string& prefix,
-                          std::vector<at::Tensor>& tensors) const {
-  for (size_t i = 0; i < tensors.size(); ++i) archive.tensor(prefix + parameters()[i].first, tensors[i]);
+void ParameterStore::load(const ArchiveReader& archive, const std::string& prefix, std::vector<at::Tensor>& tensors,
+                          const NameFilter& wanted) const {
+  for (size_t i = 0; i < tensors.size(); ++i)
+    if (const std::string& name = parameters()[i].first; wanted(name)) archive.tensor(prefix + name, tensors[i]);
+}
+
+void ParameterStore::change_whole(const WholeChange& change) const {
+  for (size_t i = 0; i < parameters().size(); ++i) {
+    if (!change.wanted(parameters()[i].first)) continue;
+    if (const at::Tensor whole = change.part(i); whole.defined()) change.use(i, change.change(whole));
+  }
 }
 
 Gradients& ParameterStore::finish_gradients() {

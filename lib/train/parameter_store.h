@@ -35,6 +35,19 @@ class Scope {
 
 enum class ClearGradients { zero, drop };
 
+using NameFilter = std::function<bool(const std::string& name)>;
+inline bool every_name(const std::string&) { return true; }
+
+/// A computation that needs whole tensors although this rank may have only parts. For each i in parameters() that is
+/// `wanted`: use(i, this rank's part of change(the whole tensor of which part(i) is this rank's)). An undefined part(i)
+/// is one of zeros if the parameters are sharded; otherwise i is left out.
+struct WholeChange {
+  NameFilter wanted;  ///< the same on every rank
+  std::function<at::Tensor(size_t i)> part;
+  std::function<at::Tensor(const at::Tensor& whole)> change;  ///< the result has the same shape
+  std::function<void(size_t i, const at::Tensor& part)> use;
+};
+
 class ParameterStore {
  public:
   virtual ~ParameterStore() = default;
@@ -66,15 +79,20 @@ class ParameterStore {
   virtual bool is_local() const { return false; }
 
   // Save and load per-parameter tensors (the parameters themselves, momentum) under `prefix` + the parameter's name.
-  // `tensors` has one for each of parameters(). Archives hold complete tensors, however they are sharded.
-  virtual void save(ArchiveWriter& archive, const std::string& prefix, const std::vector<at::Tensor>& tensors) const;
-  virtual void load(const ArchiveReader& archive, const std::string& prefix, std::vector<at::Tensor>& tensors) const;
+  // `tensors` has one for each of parameters(); those of names that `wanted` refuses are left out. Archives hold
+  // complete tensors, however they are sharded.
+  virtual void save(ArchiveWriter& archive, const std::string& prefix, const std::vector<at::Tensor>& tensors,
+                    const NameFilter& wanted = every_name) const;
+  virtual void load(const ArchiveReader& archive, const std::string& prefix, std::vector<at::Tensor>& tensors,
+                    const NameFilter& wanted = every_name) const;
   /// On rank 0: the complete tensors of which `tensors` are this rank's parts, one for each of parameters(), under the
   /// parameters' names; undefined ones are left out. On other ranks unspecified. Every rank must call it.
   virtual NamedTensors complete(const std::vector<at::Tensor>& tensors) const;
   /// `parts`: [n, k] sums over the elements that this rank has of each of parameters(). The sums over all elements of
   /// each. Every rank must call it.
   virtual at::Tensor sums_of_parts(const at::Tensor& parts) const { return parts; }
+  /// Every rank must call it.
+  virtual void change_whole(const WholeChange& change) const;
   // Save and load what a store keeps between steps besides the parameters.
   virtual void save_pending(ArchiveWriter&) const {}
   virtual void load_pending(const ArchiveReader&) {}

@@ -36,7 +36,7 @@ Plan::Plan(Machine machine_, at::Device device_, OptimizerConfig optimizer_confi
       optimizer("optimizer", describe_optimizer(optimizer_config) + ", one parameter after another",
                 [](const BuildContext& context) {
                   return make_loop_optimizer(context.plan.optimizer_config, *context.parameters,
-                                             context.plan.without_decay, context.plan.rounding.build(context));
+                                             context.plan.parameter_settings, context.plan.rounding.build(context));
                 }),
       rounding("rounding", "to nearest", [](const BuildContext&) { return std::make_unique<NearestRounding>(); }),
       runner("runner", "eager", [](const BuildContext&) { return std::make_unique<EagerRunner>(); }),

@@ -89,7 +89,8 @@ struct Plan {
   TensorFormat tensor_format;  ///< of model, training and evaluation
   TrainConfig train;
   OptimizerConfig optimizer_config;
-  std::set<std::string> without_decay;  ///< names of the parameters to which weight decay does not apply
+  std::map<std::string, ParameterSettings> parameter_settings;  ///< of the optimizer, by the parameters' names
+  double optimizer_states = 0;  ///< values that the optimizer keeps for each of the model's, on average
   SchedulerConfig scheduler;
   AverageConfig average_config;
   std::optional<int64_t> steps;  ///< of this run, unless something ends it sooner; null: limited only by time

@@ -13,7 +13,7 @@ std::optional<c10::ScalarType> wire_type(const ParallelConfig& config) {
 ShardedModel sharded_model(const Plan& plan, const ParallelConfig& config, const RankPosition& position) {
   return {.parameters = plan.stages.parameters,
           .bfloat16_parameters = plan.model.bfloat16_parameters,
-          .states = tensors_per_parameter(plan.optimizer_config),
+          .states = plan.optimizer_states,
           .ranks = position.ranks,
           .local_ranks = position.local_ranks,
           .micro_batches = plan.data.accumulation,

@@ -1,5 +1,7 @@
 #include "train/update_rules.h"
 
+#include "train/muon.h"
+
 namespace trainopt {
 namespace {
 
@@ -272,6 +274,7 @@ std::unique_ptr<UpdateRule> make_update_rule(const OptimizerConfig& config, cons
     Made operator()(const LionConfig& c) const { return std::make_unique<LionRule>(c); }
     Made operator()(const LarsConfig& c) const { return std::make_unique<LarsRule>(c); }
     Made operator()(const LambConfig& c) const { return std::make_unique<LambRule>(c, like); }
+    Made operator()(const MuonConfig& c) const { return make_muon_rule(c, like); }
 
     const at::Tensor& like;
   } make{like};

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "train/archive.h"
-#include "train/optimizer_config.h"
+#include "train/parameter_settings.h"
 
 #include "device/tensor.h"
 
@@ -31,6 +31,8 @@ class UpdateRule {
 
   /// Names of the tensors kept per parameter.
   virtual std::vector<std::string> state() const = 0;
+  /// Whether such a parameter has this one of state(). The others are undefined in its RuleInput.
+  virtual bool keeps(const std::string& /*state*/, const ParameterSettings&) const { return true; }
   /// What those start from.
   virtual double first_value() const { return 0; }
   /// Whether weight decay is applied to the weight itself: parameter ← (1 − lr · decay) · parameter before the update.
@@ -44,6 +46,12 @@ class UpdateRule {
   /// Changes the state if direction() does not.
   virtual at::Tensor measured(const RuleInput&) const { return {}; }
   virtual at::Tensor direction(const RuleInput&) const = 0;
+
+  // Of parameters with ParameterSettings::orthogonal, in place of measured() and direction():
+  /// Changes the state. This rank's part of a tensor of the parameter's shape.
+  virtual at::Tensor part_of_whole(const RuleInput&) const { return {}; }
+  /// The direction of the parameter, which is at least 2-D, from that whole tensor.
+  virtual at::Tensor whole_direction(const at::Tensor& whole) const { return whole; }
 
   /// SGD's momentum or Adam's beta1, for the next updates.
   virtual void set_momentum(double momentum) = 0;

@@ -211,24 +211,34 @@ def tune_again(folder: Path, name: str, case: tuple, budget: str) -> dict:
     return row
 
 
+def run_in(folder: Path, chosen: argparse.Namespace) -> None:
+    if not (folder / "cifar").exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        write_data(folder)
+    all_cases = cases(folder)
+    faults = chosen.only if chosen.only is not None else list(all_cases)
+    rows = [measure(folder, fault, all_cases[fault], chosen.budget) for fault in faults]
+    again = [tune_again(folder, fault, all_cases[fault], chosen.again_budget) for fault in chosen.again]
+    if rows:
+        sizes = sorted(abs(error) for row in rows for error in row["errors"])
+        print(f"median error of {len(sizes)} estimates: {statistics.median(sizes):.1f} points")
+        common.report("tune", rows)
+    if again:
+        common.report("tune", again)
+
+
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--budget", default="3m", help="of each tuning")
-    options.add_argument("--only", nargs="+", help="names of faults")
+    options.add_argument("--only", nargs="*", help="names of faults; empty: none")
     options.add_argument("--again", nargs="*", default=[], help="names of faults whose tuned recipe is tuned once more")
     options.add_argument("--again-budget", default="3m", help="of each tuning of a tuned recipe")
+    options.add_argument("--folder", type=Path, help="keep all files here, and use what an earlier bench tuned here")
     chosen = options.parse_args()
+    if chosen.folder:
+        return run_in(chosen.folder, chosen)
     with common.temporary_folder() as name:
-        folder = Path(name)
-        write_data(folder)
-        all_cases = cases(folder)
-        rows = [measure(folder, fault, all_cases[fault], chosen.budget) for fault in chosen.only or all_cases]
-        again = [tune_again(folder, fault, all_cases[fault], chosen.again_budget) for fault in chosen.again]
-    sizes = sorted(abs(error) for row in rows for error in row["errors"])
-    print(f"median error of {len(sizes)} estimates: {statistics.median(sizes):.1f} points")
-    common.report("tune", rows)
-    if again:
-        common.report("tune", again)
+        run_in(Path(name), chosen)
 
 
 if __name__ == "__main__":

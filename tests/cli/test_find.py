@@ -1,7 +1,9 @@
-"""trainopt find batch."""
+"""trainopt find batch, and find lr."""
 
 import json
 
+import pytest
+import yaml
 from conftest import TINY
 
 
@@ -37,3 +39,79 @@ def test_bad_input(trainopt):
     trainopt.refused("find", says=["name a command"])
     result = trainopt("find", "batch", "tiny.yaml", "model.hidden=[100000, 10000000]", "--run-dir", "out")
     assert result.code == 5 and "not even a batch of 1 sample fits" in result.err, result
+
+
+def test_a_rate_from_a_range_test(trainopt):
+    """The loss of a small network on random images falls, because it can learn how often each class occurs."""
+    trainopt.write("tiny.yaml", TINY)
+    words = ("find", "lr", "tiny.yaml", "data.size=64", "data.batch_size=32", "optimizer={name: adamw, lr: 0.001}")
+    result = trainopt(*words, "--steps", "60", "--lowest", "1e-5", "--run-dir", "out", "--apply", "found.yaml")
+    assert result.code == 0, result
+    answer = json.loads((trainopt.folder / "out/result.json").read_text())
+    rates, losses, smoothed = answer["rates"], answer["losses"], answer["smoothed"]
+    assert len(rates) == len(losses) == len(smoothed) <= 60 and rates[0] == 1e-5
+    assert rates[1] / rates[0] == pytest.approx(1e6 ** (1 / 59))
+    assert answer["lowest_loss_at"] == rates[smoothed.index(min(smoothed))]
+    assert answer["suggestion"] == pytest.approx(answer["lowest_loss_at"] / 4, rel=0.06)  # two digits
+    found = yaml.safe_load((trainopt.folder / "found.yaml").read_text())
+    assert found["optimizer"]["lr"] == pytest.approx(answer["suggestion"])
+    assert f"optimizer.lr={answer['suggestion']:.3g}" in result.out and "found.yaml" in result.out
+    page = (trainopt.folder / "out/report.html").read_text()
+    assert "Loss at each learning rate" in page and "suggested learning rate" in page
+    records = [json.loads(line) for line in (trainopt.folder / "out/test/metrics.jsonl").read_text().splitlines()]
+    assert records[3]["learning_rate"] == pytest.approx(rates[3]) and records[3]["loss"] == losses[3]
+    assert not (trainopt.folder / "out/test/weights.safetensors").exists()
+    assert trainopt("check", "found.yaml").code == 0
+
+
+def test_rates_of_single_parameters_follow(trainopt):
+    trainopt.write("tiny.yaml", TINY)
+    optimizer = "optimizer={name: muon, lr: 0.1, adamw_lr: 0.01, groups: [{parameters: [bias], lr: 0.2}]}"
+    schedule = "scheduler={name: onecycle, max_lr: 0.3}"
+    words = ("find", "lr", "tiny.yaml", optimizer, schedule, "data.size=64", "--steps", "60", "--apply", "found.yaml")
+    result = trainopt(*words, "--run-dir", "out")
+    assert result.code == 0, result
+    test = yaml.safe_load((trainopt.folder / "out/test.yaml").read_text())
+    assert test["optimizer"]["lr"] == pytest.approx(1e-7) and test["optimizer"]["adamw_lr"] == pytest.approx(1e-8)
+    assert test["optimizer"]["groups"][0]["lr"] == pytest.approx(2e-7)
+    found = yaml.safe_load((trainopt.folder / "found.yaml").read_text())
+    rate = json.loads((trainopt.folder / "out/result.json").read_text())["suggestion"]
+    assert found["optimizer"]["adamw_lr"] == pytest.approx(rate / 10)
+    assert found["scheduler"]["name"] == "onecycle" and found["scheduler"]["max_lr"] is None
+
+
+def test_a_rate_that_is_not_found(trainopt):
+    trainopt.write("tiny.yaml", TINY)
+    words = ("find", "lr", "tiny.yaml", "--steps", "20", "--lowest", "1e-12", "--highest", "1e-11")
+    result = trainopt(*words, "--run-dir", "out")
+    assert result.code == 0 and "suggestion  none" in result.out and "fell at no rate" in result.out, result
+    result = trainopt(*words, "--run-dir", "again", "--apply", "found.yaml")
+    assert result.code == 2 and "--apply has nothing to write" in result.err, result
+    assert not (trainopt.folder / "found.yaml").exists()
+
+
+def test_a_range_test_that_diverges_at_once(trainopt):
+    trainopt.write("tiny.yaml", TINY)
+    words = ("find", "lr", "tiny.yaml", "--steps", "20", "--lowest", "1e30", "--highest", "1e38", "--json")
+    result = trainopt(*words, "--run-dir", "out", "optimizer={name: sgd, lr: 0.1}")
+    assert result.code == 0, result
+    answer = result.json()
+    assert answer["suggestion"] is None and "start at a lower rate" in answer["reason"], answer
+
+
+@pytest.mark.parametrize(
+    "words, expected",
+    [
+        (["--lowest", "0"], "--lowest must be above 0"),
+        (["--highest", "1e-9"], "--highest above it"),
+        (["--steps", "3"], "--steps must be 20"),
+        (["--apply", "tiny.yaml"], "exists already"),
+        (["optimizer.lr=0"], "optimizer.lr must be above 0"),
+        (["checkpoint.resume=somewhere"], "remove checkpoint.resume"),
+    ],
+)
+def test_find_lr_refuses(trainopt, words, expected):
+    trainopt.write("tiny.yaml", TINY)
+    result = trainopt("find", "lr", "tiny.yaml", *words)
+    assert result.code in (2, 8) and expected in result.err, result
+    assert [path.name for path in trainopt.folder.iterdir()] == ["tiny.yaml"]

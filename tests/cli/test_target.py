@@ -113,6 +113,8 @@ def test_compare_until_target(trainopt, recipe):
     assert result["interval"] is not None and "B " in run.out and "evaluated every 20 steps" in run.out
     first = json.loads((recipe.parent / "out/seed-0/a/run/summary.json").read_text())
     assert first["target"]["step"] == result["pairs"][0]["a"]["steps"]
+    assert ok(trainopt("compare", "--show", "out")).out == run.out
+    assert ok(trainopt("compare", "--show", "out", "--json")).json() == result
 
 
 def test_a_recipe_that_never_arrives_costs(trainopt, recipe):
@@ -136,4 +138,38 @@ def test_a_recipe_that_never_arrives_costs(trainopt, recipe):
 )
 def test_compare_until_refuses(trainopt, recipe, words, expected):
     result = trainopt("compare", recipe, *words)
+    assert result.code == 2 and expected in result.err, result
+
+
+def test_ablate_until_target(trainopt, recipe):
+    """Each part is left out of the recipe; the runs of the whole recipe serve all parts."""
+    switches = "optimizations={amp: true, precision: true}"
+    words = [switches, "scheduler={name: linear, warmup_steps: 5}", "train.max_steps=200"]
+    run = ok(trainopt("ablate", recipe, *words, "--until", "target", "--seeds", "7", "--run-dir", "out", timeout=600))
+    result = json.loads((recipe.parent / "out/result.json").read_text())
+    parts = {part["name"]: part for part in result["parts"]}
+    assert list(parts) == ["precision", "scheduler"]
+    assert parts["precision"]["without"].startswith("optimizations.precision=")
+    assert all(part["level"] == pytest.approx(0.975) and len(part["pairs"]) == 7 for part in parts.values())
+    whole = [[pair["b"]["training_s"] for pair in part["pairs"]] for part in parts.values()]
+    assert whole[0] == whole[1]
+    folders = sorted(path.name for path in (recipe.parent / "out/seed-0").iterdir())
+    assert folders == ["everything", "without-precision", "without-scheduler"]
+    left_out = yaml.safe_load((recipe.parent / "out/seed-0/without-scheduler/run/recipe.yaml").read_text())
+    assert left_out["scheduler"]["name"] == "constant"
+    assert "all intervals together hold at 95 %" in run.out
+    assert ok(trainopt("compare", "--show", "out")).out == run.out
+
+
+@pytest.mark.parametrize(
+    "words, expected",
+    [
+        ([], "none of them on"),
+        (["scheduler.name=linear", "average.name=ema", "--seeds", "6"], "about 2 parts that together hold at 95 %"),
+        (["scheduler.name=linear", "train.target.top1_pct=null"], "needs train.target"),
+        (["scheduler.name=linear", "--budget", "1m"], "--budget"),
+    ],
+)
+def test_ablate_until_refuses(trainopt, recipe, words, expected):
+    result = trainopt("ablate", recipe, *words, "--until", "target")
     assert result.code == 2 and expected in result.err, result

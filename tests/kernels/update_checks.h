@@ -47,6 +47,7 @@ struct RuleCase {
   const char* name;
   int states;  ///< state tensors per parameter
   std::function<int64_t(const UpdateKernels&, const at::Tensor& updates, const Tensors&, const Settings&)> step;
+  bool short_gradients = false;  ///< few enough digits that sums of them are exact, so that no rounding turns a sign
 };
 inline RuleCase sgd_case(const char* name, const SgdRule& rule) {
   return {name, rule.momentum == 0 ? 0 : 1,
@@ -59,6 +60,47 @@ inline RuleCase adam_case(const char* name, const AdamRule& rule) {
           [rule](const UpdateKernels& kernels, const at::Tensor& updates, const Tensors& tensors,
                  const Settings& settings) { return kernels.adam(rule, updates, tensors, settings); }};
 }
+/// Betas of few digits, too.
+inline RuleCase lion_case(const char* name, const LionRule& rule) {
+  return {name, 1,
+          [rule](const UpdateKernels& kernels, const at::Tensor&, const Tensors& tensors, const Settings& settings) {
+            return kernels.lion(rule, tensors, settings);
+          },
+          /*short_gradients=*/true};
+}
+/// Ratios of norms, one for each parameter.
+inline at::Tensor ratios_of(const at::Tensor& squares) {
+  const at::Tensor norms = squares.sqrt().t();
+  return ((norms[0] + 0.1) / (norms[1] + 0.1)).to(at::kFloat);
+}
+inline Tensors with_rows(Tensors tensors) {
+  for (size_t i = tensors.parameters.size(); i-- > 0;) tensors.rows.push_back(static_cast<int64_t>(i));
+  return tensors;
+}
+inline at::Tensor squares_for(const Tensors& tensors, const Settings& settings) {
+  return at::zeros({static_cast<int64_t>(tensors.parameters.size()), 2},
+                   settings.learning_rate.options().dtype(at::kDouble));
+}
+inline RuleCase lars_case(const char* name, const SgdRule& rule) {
+  return {name, rule.momentum == 0 ? 0 : 1,
+          [rule](const UpdateKernels& kernels, const at::Tensor&, const Tensors& all, Settings settings) {
+            const Tensors tensors = with_rows(all);
+            const at::Tensor squares = squares_for(tensors, settings);
+            const int64_t launches = kernels.norms(tensors, settings, squares);
+            settings.ratios = ratios_of(squares);
+            return launches + kernels.sgd(rule, tensors, settings);
+          }};
+}
+inline RuleCase lamb_case(const char* name, const LambRule& rule) {
+  return {name, 2,
+          [rule](const UpdateKernels& kernels, const at::Tensor& updates, const Tensors& all, Settings settings) {
+            const Tensors tensors = with_rows(all);
+            const at::Tensor squares = squares_for(tensors, settings);
+            const int64_t launches = kernels.lamb_moments(rule, updates, tensors, settings, squares);
+            settings.ratios = ratios_of(squares);
+            return launches + kernels.lamb(rule, updates, tensors, settings);
+          }};
+}
 inline const std::vector<RuleCase> kRules = {
     sgd_case("sgd", {.momentum = 0, .weight_decay = 0, .nesterov = false}),
     sgd_case("sgd, weight decay", {.momentum = 0, .weight_decay = 0.1f, .nesterov = false}),
@@ -67,6 +109,12 @@ inline const std::vector<RuleCase> kRules = {
     adam_case("adam", {.beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8f, .weight_decay = 0.1f, .decoupled = false}),
     adam_case("adamw", {.beta1 = 0.8, .beta2 = 0.95, .epsilon = 1e-6f, .weight_decay = 0.1f, .decoupled = true}),
     adam_case("adam, betas 0", {.beta1 = 0, .beta2 = 0, .epsilon = 1e-8f, .weight_decay = 0, .decoupled = false}),
+    lion_case("lion", {.beta1 = 0.5, .beta2 = 0.75, .weight_decay = 0.1f}),
+    lars_case("lars", {.momentum = 0.9f, .weight_decay = 0.01f, .nesterov = true}),
+    lars_case("lars without momentum", {.momentum = 0, .weight_decay = 0.1f, .nesterov = false}),
+    lamb_case("lamb", {.beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-6f, .weight_decay = 0.1f}),
+    lamb_case("lamb, no correction",
+              {.beta1 = 0.8, .beta2 = 0.95, .epsilon = 1e-6f, .weight_decay = 0, .bias_correction = false}),
 };
 
 /// Parameters, gradients and state of one trainer; two parameters in three have a 16-bit copy if a type is given.
@@ -119,7 +167,10 @@ inline void check_steps(const UpdateKernels& fast, const RuleCase& rule, const s
     INFO("step " << step);
     for (auto* trained : {&ours, &plain}) {
       at::manual_seed(10 + static_cast<uint64_t>(step));
-      trained->gradients.set([&](int64_t count) { return gradients(step, count); });
+      trained->gradients.set([&](int64_t count) {
+        const at::Tensor some = gradients(step, count);
+        return rule.short_gradients ? (some * 64).round() / 64 : some;
+      });
     }
     std::vector<at::Tensor> before;
     for (const auto& tensor : ours.parameters.tensors) before.push_back(tensor.clone());

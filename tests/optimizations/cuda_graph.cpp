@@ -54,6 +54,27 @@ class UpdatesOnTape : public kernels::update::UpdateKernels {
     on_tape([=] { kernels::update::cpu_kernels().adam(rule, updates, tensors, settings); });
     return 1;
   }
+  int64_t lion(const kernels::update::LionRule& rule, const kernels::update::Tensors& tensors,
+               const kernels::update::Settings& settings) const override {
+    on_tape([=] { kernels::update::cpu_kernels().lion(rule, tensors, settings); });
+    return 1;
+  }
+  int64_t norms(const kernels::update::Tensors& tensors, const kernels::update::Settings& settings,
+                const at::Tensor& squares) const override {
+    on_tape([=] { kernels::update::cpu_kernels().norms(tensors, settings, squares); });
+    return 1;
+  }
+  int64_t lamb_moments(const kernels::update::LambRule& rule, const at::Tensor& updates,
+                       const kernels::update::Tensors& tensors, const kernels::update::Settings& settings,
+                       const at::Tensor& squares) const override {
+    on_tape([=] { kernels::update::cpu_kernels().lamb_moments(rule, updates, tensors, settings, squares); });
+    return 1;
+  }
+  int64_t lamb(const kernels::update::LambRule& rule, const at::Tensor& updates,
+               const kernels::update::Tensors& tensors, const kernels::update::Settings& settings) const override {
+    on_tape([=] { kernels::update::cpu_kernels().lamb(rule, updates, tensors, settings); });
+    return 1;
+  }
   kernels::update::Measured measure(const std::vector<at::Tensor>& gradients, const at::Tensor& like) const override {
     const kernels::update::Measured result{at::zeros({}, at::kDouble), at::zeros({})};
     on_tape([=] {
@@ -126,6 +147,14 @@ const std::vector<Case> kCases = {
     {"sgd", [](Recipe&) {}},
     {"sgd without momentum", [](Recipe& r) { r.optimizer = SgdConfig{.lr = 0.05, .momentum = 0}; }},
     {"adam", [](Recipe& r) { r.optimizer = AdamConfig{.lr = 0.01}; }},
+    {"lion", [](Recipe& r) { r.optimizer = LionConfig{}; }},
+    {"lars", [](Recipe& r) { r.optimizer = LarsConfig{.weight_decay = 0.1, .trust_clip = true}; }},
+    {"lamb", [](Recipe& r) { r.optimizer = LambConfig{.weight_decay = 0.1}; }},
+    {"groups and layer_decay",
+     [](Recipe& r) {
+       r.optimizer =
+           SgdConfig{.lr = 0.05, .common = {.groups = {{.parameters = {"bias"}, .lr = 0.2}}, .layer_decay = 0.7}};
+     }},
     {"adamw, gradients freed",
      [](Recipe& r) {
        AdamWConfig adamw;

@@ -16,13 +16,13 @@ using namespace trainopt::test;
 namespace {
 
 std::unique_ptr<Optimizer> fused(const OptimizerConfig& config, FixedParameters& store,
-                                 const std::set<std::string>& without_decay = {}) {
+                                 const std::map<std::string, ParameterSettings>& settings = {}) {
   Recipe recipe;
   recipe.device = "cpu";
   recipe.optimizer = config;
   recipe.optimizations.fused_optimizer = true;
   Plan plan = make_plan(recipe, Machine{.cpu = "test", .cores = 2});
-  plan.without_decay = without_decay;
+  plan.parameter_settings = settings;
   return plan.optimizer.build({.plan = plan, .device = at::kCPU, .run_dir = {}, .parameters = &store});
 }
 
@@ -73,15 +73,21 @@ TEST_CASE("fused updates agree with the loop over parameters, overflow included"
   adamw.weight_decay = 0.1;
   AdamConfig adam;
   adam.weight_decay = 0.1;
-  const auto config = GENERATE_COPY(OptimizerConfig(SgdConfig{.lr = 0.1, .momentum = 0}),
-                                    OptimizerConfig(SgdConfig{.lr = 0.1, .weight_decay = 0.01}),
-                                    OptimizerConfig(SgdConfig{.lr = 0.1, .weight_decay = 0.01, .nesterov = true}),
-                                    OptimizerConfig(adam), OptimizerConfig(adamw));
+  const auto config = GENERATE_COPY(
+      OptimizerConfig(SgdConfig{.lr = 0.1, .momentum = 0}), OptimizerConfig(SgdConfig{.lr = 0.1, .weight_decay = 0.01}),
+      OptimizerConfig(SgdConfig{.lr = 0.1, .weight_decay = 0.01, .nesterov = true}), OptimizerConfig(adam),
+      OptimizerConfig(adamw), OptimizerConfig(LionConfig{.lr = 0.1, .weight_decay = 0.1}),
+      OptimizerConfig(LarsConfig{.lr = 0.1, .weight_decay = 0.01, .trust_coeff = 0.1}),
+      OptimizerConfig(
+          LarsConfig{.lr = 0.1, .momentum = 0, .trust_coeff = 0.5, .trust_clip = true, .always_adapt = true}),
+      OptimizerConfig(LambConfig{.lr = 0.1, .weight_decay = 0.1}),
+      OptimizerConfig(LambConfig{.lr = 0.1, .bias_correction = false, .trust_clip = true, .always_adapt = true}));
   const bool scaled = GENERATE(false, true);
-  const auto without_decay = GENERATE(std::set<std::string>{}, std::set<std::string>{"b"});
+  using Settings = std::map<std::string, ParameterSettings>;
+  const auto settings = GENERATE(Settings{}, Settings{{"b", {}}}, Settings{{"a", {.rate = 0.5, .weight_decay = 0.2}}});
   auto slow = some_parameters(), fast = some_parameters();
-  const auto loop = make_loop_optimizer(config, slow, without_decay);
-  const auto one = fused(config, fast, without_decay);
+  const auto loop = make_loop_optimizer(config, slow, settings);
+  const auto one = fused(config, fast, settings);
   for (int step = 0; step < 8; ++step) {
     const bool overflows = scaled && (step == 0 || step == 4);
     const at::Tensor overflow = scaled ? at::full({}, overflows ? 1.0f : 0.0f) : at::Tensor();

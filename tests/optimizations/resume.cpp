@@ -105,6 +105,25 @@ const std::vector<Feature> kFeatures = {
     {"lion", [](Recipe& r) { r.optimizer = LionConfig(); }, false, true},
     {"lars", [](Recipe& r) { r.optimizer = LarsConfig{.weight_decay = 0.01}; }, false, true},
     {"lamb", [](Recipe& r) { r.optimizer = LambConfig{.weight_decay = 0.1}; }, false, true},
+    {"muon", [](Recipe& r) { r.optimizer = MuonConfig{.lr = 0.01}; }, false, true},
+    {"fused lion",
+     [](Recipe& r) {
+       r.optimizer = LionConfig();
+       r.optimizations.fused_optimizer = true;
+     },
+     false, true},
+    {"fused lamb",
+     [](Recipe& r) {
+       r.optimizer = LambConfig{.weight_decay = 0.1};
+       r.optimizations.fused_optimizer = true;
+     },
+     false, true},
+    {"fused lars",
+     [](Recipe& r) {
+       r.optimizer = LarsConfig{.weight_decay = 0.01};
+       r.optimizations.fused_optimizer = true;
+     },
+     false, true},
     {"clipping by value", [](Recipe& r) { r.train.clip_value = 0.01; }, false, true},
     {"fused adam, a loss scale and clipping",
      [](Recipe& r) {

@@ -105,6 +105,20 @@ const std::vector<Variant> kVariants = {
        r.optimizer = LarsConfig{.weight_decay = 0.01, .always_adapt = true};
        r.train.clip_value = 0.01;
      }},
+    {"muon, which gathers matrices",
+     [](Recipe& r) {
+       r.optimizer = MuonConfig{.lr = 0.02, .weight_decay = 0.1, .ns_dtype = MuonType::float32, .adamw_lr = 0.002};
+     }},
+    {"fused lamb",
+     [](Recipe& r) {
+       r.optimizer = LambConfig{.lr = 0.01, .weight_decay = 0.1, .common = {.no_decay = {"bias"}}};
+       r.optimizations.fused_optimizer = true;
+     }},
+    {"groups and layer_decay",
+     [](Recipe& r) {
+       r.optimizer =
+           SgdConfig{.lr = 0.05, .common = {.groups = {{.parameters = {"bias"}, .lr = 0.2}}, .layer_decay = 0.7}};
+     }},
     {"ema", [](Recipe& r) { r.average = EmaConfig{.decay = 0.9}; }},
     {"one cycle", [](Recipe& r) { r.scheduler.schedule = OneCycleSchedule{.pct_start = 0.5}; }},
     {"no_decay",

@@ -148,14 +148,33 @@ def one_cycle(scheduler: dict, rate: float, optimizer: torch.optim.Optimizer) ->
 
 
 def groups_of(network: nn.Module, options: dict) -> list[dict]:
-    """The parameters that no_decay names are a group of their own."""
-    words = options.get("no_decay", [])
+    """Groups of parameters with the same weight decay and the same ratio `scale` to the common learning rate."""
     norms = {id(p) for m in network.modules() if isinstance(m, nn.LayerNorm) for p in m.parameters()}
-    decayed, undecayed = [], []
+
+    def chosen(words: list[str], name: str, parameter: nn.Parameter) -> bool:
+        return (
+            ("norm" in words and id(parameter) in norms)
+            or ("bias" in words and name.endswith("bias"))
+            or any(name == word or name.startswith(word + ".") for word in words)
+        )
+
+    decay, layer_decay = options.get("weight_decay", 0.0), options.get("layer_decay", 1.0)
+    layers = list(dict.fromkeys(name.rsplit(".", 1)[0] for name, _ in network.named_parameters()))
+    members: dict[tuple, list] = {}
     for name, parameter in network.named_parameters():
-        excluded = ("norm" in words and id(parameter) in norms) or ("bias" in words and name.endswith("bias"))
-        (undecayed if excluded else decayed).append(parameter)
-    return [{"params": decayed}, *([{"params": undecayed, "weight_decay": 0.0}] if undecayed else [])]
+        own_decay = 0.0 if chosen(options.get("no_decay", []), name, parameter) else decay
+        scale = 1.0
+        for group in options.get("groups", []):
+            if chosen(group["parameters"], name, parameter):
+                own_decay = group.get("weight_decay", own_decay)
+                scale = group.get("lr", options["lr"]) / options["lr"]
+        if layer_decay != 1:  # of an mlp, whose layers are its units
+            scale *= layer_decay ** (len(layers) - 1 - layers.index(name.rsplit(".", 1)[0]))
+        members.setdefault((scale, own_decay), []).append(parameter)
+    return [
+        {"params": parameters, "weight_decay": own_decay, "scale": scale, "lr": scale * options["lr"]}
+        for (scale, own_decay), parameters in members.items()
+    ]
 
 
 OPTIMIZERS = {
@@ -174,15 +193,58 @@ def timm_optimizer(name: str) -> type:
     return {"lion": timm.optim.Lion, "lars": timm.optim.Lars, "lamb": timm.optim.Lamb}[name]
 
 
+class MuonAndAdamW:
+    """torch.optim.Muon for matrices, torch.optim.AdamW for everything else."""
+
+    def __init__(self, options: dict, groups: list[dict]):
+        matrices, others = [], []
+        adamw_scale = options.get("adamw_lr", options["lr"]) / options["lr"]
+        for group in groups:
+            own = {key: value for key, value in group.items() if key != "params"}
+            for parameter in group["params"]:
+                if parameter.dim() == 2:
+                    matrices.append({**own, "params": [parameter]})
+                else:
+                    others.append({**own, "params": [parameter], "scale": own["scale"] * adamw_scale})
+        named = ("momentum", "nesterov", "ns_coefficients", "ns_steps", "eps", "adjust_lr_fn")
+        muon = {"momentum": 0.95, **{key: options[key] for key in named if key in options}}
+        adamw = {
+            "betas": options.get("adamw_betas", (0.9, 0.999)),
+            "eps": options.get("adamw_eps", 1e-8),
+        }
+        self.parts = [torch.optim.Muon(matrices, **muon), torch.optim.AdamW(others, **adamw)]
+        self.in_float32 = options.get("ns_dtype") == "float32"
+
+    @property
+    def param_groups(self) -> list[dict]:
+        return [group for part in self.parts for group in part.param_groups]
+
+    def zero_grad(self) -> None:
+        for part in self.parts:
+            part.zero_grad()
+
+    def step(self) -> None:
+        to_bfloat16 = torch.Tensor.bfloat16
+        if self.in_float32:
+            torch.Tensor.bfloat16 = torch.Tensor.clone
+        try:
+            for part in self.parts:
+                part.step()
+        finally:
+            torch.Tensor.bfloat16 = to_bfloat16
+
+
 def build_optimizer(options: dict, parameters) -> torch.optim.Optimizer:
     """The defaults are those of the recipe: momentum 0.9, and weight decay 0 for every optimizer."""
+    if options["name"] == "muon":
+        return MuonAndAdamW(options, parameters)
     kind = OPTIMIZERS.get(options["name"]) or timm_optimizer(options["name"])
     defaults = {"weight_decay": 0.0}
     if options["name"] == "lamb":
         defaults["max_grad_norm"] = None  # the recipe has train.max_grad_norm
     if options["name"] in ("sgd", "lars"):
         defaults["momentum"] = 0.9
-    rest = {key: value for key, value in options.items() if key not in ("name", "no_decay")}
+    rest = {key: value for key, value in options.items() if key not in ("name", "no_decay", "groups", "layer_decay")}
     return kind(parameters, **defaults | rest)
 
 
@@ -223,7 +285,7 @@ def run(recipe: dict, steps: list[Step], after_step=lambda step, network: None) 
         else:
             rate = options["lr"] * schedule_factor(scheduler, n)
             for group in optimizer.param_groups:
-                group["lr"] = rate
+                group["lr"] = rate * group["scale"]
         optimizer.zero_grad()
         outputs, loss_sum = [], 0.0
         for input, target in zip(

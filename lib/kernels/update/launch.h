@@ -13,6 +13,7 @@ struct Part {
   float *parameter, *gradient, *first, *second;
   void* copy;
   int64_t size;
+  int32_t row;  ///< of this parameter, in tables of sums of squares and of ratios
 };
 
 struct SgdScalars {
@@ -26,11 +27,22 @@ struct AdamScalars {
   bool decoupled, counts_update;
 };
 
+struct LionScalars {
+  float sign_share, first_share, weight_decay;  ///< 1 − β₁, 1 − β₂
+};
+
+/// `moments`: what LAMB has in common with Adam; its own weight decay is part of the update.
+struct LambScalars {
+  AdamScalars moments;
+  bool corrects_bias;
+};
+
 /// Where a launch reads its scalars. Null: factor 1, not skipped.
 struct UpdateInputs {
   const float *learning_rate, *factor, *skip_update;
   bool clears;
-  DType copies;  ///< type of the copies; ignored if there are none
+  DType copies;         ///< type of the copies; ignored if there are none
+  const float* ratios;  ///< by Part::row; null: 1
 };
 
 class UpdateLaunches {
@@ -42,7 +54,17 @@ class UpdateLaunches {
   /// `corrections`: work space for two floats.
   virtual int64_t adam(const AdamScalars& rule, double* updates, float* corrections, const std::vector<Part>& parts,
                        const UpdateInputs& inputs, void* queue) const = 0;
-  /// Number of doubles of work space that measure() needs.
+  virtual int64_t lion(const LionScalars& rule, const std::vector<Part>& parts, const UpdateInputs& inputs,
+                       void* queue) const = 0;
+  // `squares`: two doubles for each row; `partials`: work space, as many doubles as partials() says.
+  virtual int64_t norms(const std::vector<Part>& parts, const UpdateInputs& inputs, double* partials, double* squares,
+                        void* queue) const = 0;
+  virtual int64_t lamb_moments(const LambScalars& rule, double* updates, float* corrections,
+                               const std::vector<Part>& parts, const UpdateInputs& inputs, double* partials,
+                               double* squares, void* queue) const = 0;
+  virtual int64_t lamb(const LambScalars& rule, double* updates, float* corrections, const std::vector<Part>& parts,
+                       const UpdateInputs& inputs, void* queue) const = 0;
+  /// Number of doubles of work space for sums over these parts.
   virtual int64_t partials(const std::vector<Part>& parts) const = 0;
   /// Measures the gradients.
   virtual void measure(const std::vector<Part>& parts, double* partials, double* square_sum, float* not_finite,

@@ -47,6 +47,17 @@ class Memory {
     TRAINOPT_CHECK(value.dim() == 0);
     return numbers(value);
   }
+  double* double_number(const at::Tensor& value) const {
+    TRAINOPT_CHECK(value.device() == device_ && value.scalar_type() == at::kDouble && value.dim() == 0);
+    return static_cast<double*>(value.data_ptr());
+  }
+  /// Of a table with two numbers for each of the parameters' rows.
+  double* squares(const at::Tensor& table, const Tensors& tensors) const {
+    TRAINOPT_CHECK(table.device() == device_ && table.scalar_type() == at::kDouble && table.dim() == 2 &&
+                   table.size(1) == 2 && table.is_contiguous());
+    check_rows(tensors, table.size(0));
+    return static_cast<double*>(table.data_ptr());
+  }
   std::vector<Part> parts(const Tensors& tensors) const {
     TRAINOPT_CHECK(tensors.gradients.size() == tensors.parameters.size());
     std::vector<Part> all;
@@ -59,7 +70,8 @@ class Memory {
                      .first = matching_data(parameter, tensors.first, i),
                      .second = matching_data(parameter, tensors.second, i),
                      .copy = copy_of(parameter, tensors, i),
-                     .size = parameter.numel()});
+                     .size = parameter.numel(),
+                     .row = tensors.rows.empty() ? 0 : static_cast<int32_t>(tensors.rows.at(i))});
     }
     return all;
   }
@@ -72,15 +84,18 @@ class Memory {
                        .first = nullptr,
                        .second = nullptr,
                        .copy = nullptr,
-                       .size = gradient.numel()});
+                       .size = gradient.numel(),
+                       .row = 0});
     return all;
   }
   UpdateInputs inputs(const Settings& settings, const Tensors& tensors) const {
+    if (settings.ratios.defined()) check_rows(tensors, settings.ratios.numel());
     return {.learning_rate = setting(settings.learning_rate),
             .factor = setting(settings.factor),
             .skip_update = setting(settings.skip_update),
             .clears = settings.clears,
-            .copies = dtype_of_copies(tensors)};
+            .copies = dtype_of_copies(tensors),
+            .ratios = settings.ratios.defined() ? numbers(settings.ratios) : nullptr};
   }
   at::Tensor allocate(at::IntArrayRef sizes, at::ScalarType type) const {
     return at::empty(sizes, at::TensorOptions(device_).dtype(type));
@@ -88,6 +103,11 @@ class Memory {
   void* queue() const { return queue_of(device_); }
 
  private:
+  /// Checks that every parameter has a row of a table.
+  static void check_rows(const Tensors& tensors, int64_t rows) {
+    TRAINOPT_CHECK(tensors.rows.size() == tensors.parameters.size());
+    for (const int64_t row : tensors.rows) TRAINOPT_CHECK(row >= 0 && row < rows);
+  }
   /// Checks that the tensor has the sizes and strides of the parameter.
   static void check_alike(const at::Tensor& parameter, const at::Tensor& tensor) {
     TRAINOPT_CHECK(tensor.sizes() == parameter.sizes() && tensor.is_non_overlapping_and_dense());
@@ -98,6 +118,19 @@ class Memory {
   at::Device device_;
   c10::DeviceGuard guard_;
 };
+
+LambScalars scalars_of(const LambRule& rule) {
+  return {.moments = {.log_beta1 = std::log(rule.beta1),
+                      .log_beta2 = std::log(rule.beta2),
+                      .first_share = static_cast<float>(1 - rule.beta1),
+                      .second_decay = static_cast<float>(rule.beta2),
+                      .second_share = static_cast<float>(1 - rule.beta2),
+                      .epsilon = rule.epsilon,
+                      .weight_decay = rule.weight_decay,
+                      .decoupled = true,
+                      .counts_update = rule.counts_update},
+          .corrects_bias = rule.bias_correction};
+}
 
 }  // namespace
 
@@ -114,8 +147,6 @@ int64_t LaunchedUpdateKernels::sgd(const SgdRule& rule, const Tensors& tensors, 
 int64_t LaunchedUpdateKernels::adam(const AdamRule& rule, const at::Tensor& updates, const Tensors& tensors,
                                     const Settings& settings) const {
   const Memory memory(settings.learning_rate, device_);
-  TRAINOPT_CHECK(updates.device() == settings.learning_rate.device() && updates.scalar_type() == at::kDouble &&
-                 updates.dim() == 0);
   TRAINOPT_CHECK(tensors.first.size() == tensors.parameters.size() &&
                  tensors.second.size() == tensors.parameters.size());
   const at::Tensor corrections = memory.allocate({2}, at::kFloat);
@@ -128,8 +159,51 @@ int64_t LaunchedUpdateKernels::adam(const AdamRule& rule, const at::Tensor& upda
                             .weight_decay = rule.weight_decay,
                             .decoupled = rule.decoupled,
                             .counts_update = rule.counts_update};
-  return launches_.adam(numbers, static_cast<double*>(updates.data_ptr()), memory.numbers(corrections),
-                        memory.parts(tensors), memory.inputs(settings, tensors), memory.queue());
+  return launches_.adam(numbers, memory.double_number(updates), memory.numbers(corrections), memory.parts(tensors),
+                        memory.inputs(settings, tensors), memory.queue());
+}
+
+int64_t LaunchedUpdateKernels::lion(const LionRule& rule, const Tensors& tensors, const Settings& settings) const {
+  const Memory memory(settings.learning_rate, device_);
+  TRAINOPT_CHECK(tensors.first.size() == tensors.parameters.size() && tensors.second.empty());
+  const LionScalars numbers{.sign_share = static_cast<float>(1 - rule.beta1),
+                            .first_share = static_cast<float>(1 - rule.beta2),
+                            .weight_decay = rule.weight_decay};
+  return launches_.lion(numbers, memory.parts(tensors), memory.inputs(settings, tensors), memory.queue());
+}
+
+int64_t LaunchedUpdateKernels::norms(const Tensors& tensors, const Settings& settings,
+                                     const at::Tensor& squares) const {
+  const Memory memory(settings.learning_rate, device_);
+  const auto parts = memory.parts(tensors);
+  const at::Tensor partials = memory.allocate({launches_.partials(parts)}, at::kDouble);
+  return launches_.norms(parts, memory.inputs(settings, tensors), partials.mutable_data_ptr<double>(),
+                         memory.squares(squares, tensors), memory.queue());
+}
+
+int64_t LaunchedUpdateKernels::lamb_moments(const LambRule& rule, const at::Tensor& updates, const Tensors& tensors,
+                                            const Settings& settings, const at::Tensor& squares) const {
+  const Memory memory(settings.learning_rate, device_);
+  TRAINOPT_CHECK(tensors.first.size() == tensors.parameters.size() &&
+                 tensors.second.size() == tensors.parameters.size());
+  const auto parts = memory.parts(tensors);
+  const at::Tensor partials = memory.allocate({launches_.partials(parts)}, at::kDouble),
+                   corrections = memory.allocate({2}, at::kFloat);
+  return launches_.lamb_moments(scalars_of(rule), memory.double_number(updates), memory.numbers(corrections), parts,
+                                memory.inputs(settings, tensors), partials.mutable_data_ptr<double>(),
+                                memory.squares(squares, tensors), memory.queue());
+}
+
+int64_t LaunchedUpdateKernels::lamb(const LambRule& rule, const at::Tensor& updates, const Tensors& tensors,
+                                    const Settings& settings) const {
+  const Memory memory(settings.learning_rate, device_);
+  TRAINOPT_CHECK(tensors.first.size() == tensors.parameters.size() &&
+                 tensors.second.size() == tensors.parameters.size() && settings.ratios.defined());
+  const at::Tensor corrections = memory.allocate({2}, at::kFloat);
+  LambScalars numbers = scalars_of(rule);
+  numbers.moments.counts_update = false;
+  return launches_.lamb(numbers, memory.double_number(updates), memory.numbers(corrections), memory.parts(tensors),
+                        memory.inputs(settings, tensors), memory.queue());
 }
 
 Measured LaunchedUpdateKernels::measure(const std::vector<at::Tensor>& gradients, const at::Tensor& like) const {

@@ -16,6 +16,12 @@ class LaunchedUpdateKernels : public UpdateKernels {
   int64_t sgd(const SgdRule& rule, const Tensors& tensors, const Settings& settings) const override;
   int64_t adam(const AdamRule& rule, const at::Tensor& updates, const Tensors& tensors,
                const Settings& settings) const override;
+  int64_t lion(const LionRule& rule, const Tensors& tensors, const Settings& settings) const override;
+  int64_t norms(const Tensors& tensors, const Settings& settings, const at::Tensor& squares) const override;
+  int64_t lamb_moments(const LambRule& rule, const at::Tensor& updates, const Tensors& tensors,
+                       const Settings& settings, const at::Tensor& squares) const override;
+  int64_t lamb(const LambRule& rule, const at::Tensor& updates, const Tensors& tensors,
+               const Settings& settings) const override;
   Measured measure(const std::vector<at::Tensor>& gradients, const at::Tensor& like) const override;
 
  private:

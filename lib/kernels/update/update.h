@@ -26,14 +26,33 @@ struct AdamRule {
   bool counts_update = true;  ///< false: a call before has counted this update, of other parameters
 };
 
+/// Lion (Chen et al. 2023, algorithm 2): parameter ← parameter · (1 − lr · weight_decay) − lr · sign(first + (1 − β₁)
+/// (g − first)), then first ← first + (1 − β₂) (g − first).
+struct LionRule {
+  double beta1, beta2;  ///< 0 ≤ β < 1
+  float weight_decay = 0;
+};
+
+/// LAMB (You et al. 2020) in two passes. moments(): both moments as Adam's, and the sums of squares of each parameter
+/// and of its update u = first ÷ (1 − β₁ᵗ) ÷ (√second ÷ √(1 − β₂ᵗ) + ε) + weight_decay · parameter. update():
+/// parameter ← parameter − lr · ratio · u.
+struct LambRule {
+  double beta1, beta2;  ///< 0 ≤ β < 1
+  float epsilon, weight_decay = 0;
+  bool bias_correction = true;  ///< false: 1 in place of 1 − βᵗ
+  bool counts_update = true;    ///< moments(): as AdamRule's
+};
+
 /// Tensors of the parameters that have a gradient, in the same order. All are float32; tensors of one parameter have
 /// its sizes and strides, without gaps. No two overlap.
 struct Tensors {
   std::vector<at::Tensor> parameters, gradients;
-  std::vector<at::Tensor> first, second;  ///< SGD: momentum in `first`, or none; Adam: both moments
+  std::vector<at::Tensor> first, second;  ///< SGD: momentum in `first`, or none; Lion: `first`; Adam, LAMB: both
   /// Receive the updated parameters, rounded to nearest, ties to even: bfloat16 or float16, all of one type. Undefined:
   /// no copy.
   std::vector<at::Tensor> copies = {};
+  /// Which row of sums of squares and of Settings::ratios belongs to each parameter; empty if neither is used.
+  std::vector<int64_t> rows = {};
 };
 
 /// 0-dim float32 tensors on the device of the parameters.
@@ -42,6 +61,7 @@ struct Settings {
   at::Tensor factor;       ///< multiplies every gradient; undefined: 1
   at::Tensor skip_update;  ///< above 0: only cleared gradients are written; undefined: 0
   bool clears = false;     ///< set gradients to zero, even if the update is skipped
+  at::Tensor ratios = {};  ///< contiguous, one for each row: multiplies lr of SGD and LAMB; undefined: 1
 };
 
 struct Measured {
@@ -58,6 +78,16 @@ class UpdateKernels {
   virtual int64_t sgd(const SgdRule& rule, const Tensors& tensors, const Settings& settings) const = 0;
   /// `updates`: 0-dim float64 on the device; incremented unless the update is skipped or was counted before.
   virtual int64_t adam(const AdamRule& rule, const at::Tensor& updates, const Tensors& tensors,
+                       const Settings& settings) const = 0;
+  virtual int64_t lion(const LionRule& rule, const Tensors& tensors, const Settings& settings) const = 0;
+  // Both write to the parameters' rows of `squares`, [rows, 2] float64, contiguous: the sum of squares of the parameter
+  // and, here, of its gradient · factor. They leave gradients as they are. Return the number of launches.
+  virtual int64_t norms(const Tensors& tensors, const Settings& settings, const at::Tensor& squares) const = 0;
+  /// See LambRule. `updates` as in adam().
+  virtual int64_t lamb_moments(const LambRule& rule, const at::Tensor& updates, const Tensors& tensors,
+                               const Settings& settings, const at::Tensor& squares) const = 0;
+  /// After lamb_moments() of the same tensors.
+  virtual int64_t lamb(const LambRule& rule, const at::Tensor& updates, const Tensors& tensors,
                        const Settings& settings) const = 0;
   /// For values up to 10¹⁸; larger ones may make the sum infinite. Results are on the device of `like`.
   virtual Measured measure(const std::vector<at::Tensor>& gradients, const at::Tensor& like) const = 0;

@@ -1,4 +1,5 @@
-// SGD, Adam and AdamW for all parameters in one pass over memory, which also unscales, clips and zeroes gradients.
+// SGD, Adam, AdamW, Lion, LARS and LAMB for all parameters in one pass over memory, or two, which also unscales, clips
+// and zeroes gradients.
 #pragma once
 
 #include "optimizations/info.h"

@@ -83,8 +83,7 @@ class ShardedParameters : public ParameterStore {
   }
   std::vector<at::Tensor> gradients() const override {
     std::vector<at::Tensor> all;
-    for (const auto& part : parts_)
-      all.push_back(part.group->gradients.own().narrow(0, part.range.in_own, part.range.count));
+    for (const auto& part : parts_) all.push_back(part.of(part.group->gradients.own()));
     return all;
   }
   void clear_gradients() override {
@@ -107,19 +106,23 @@ class ShardedParameters : public ParameterStore {
     return all;
   }
 
-  void save(ArchiveWriter& archive, const std::string& prefix, const std::vector<at::Tensor>& tensors) const override {
+  void save(ArchiveWriter& archive, const std::string& prefix, const std::vector<at::Tensor>& tensors,
+            const NameFilter& wanted) const override {
     int64_t next = 0;  // tensors are distributed over the ranks' files in turn
     each_full(tensors, archive.shapes_only(), [&](const FlatPiece& piece, const at::Tensor& full) {
+      if (!wanted(piece.name)) return;
       if (archive.shapes_only())
         archive.own_tensor(prefix + piece.name, at::empty(piece.sizes, at::TensorOptions(at::kMeta).dtype(at::kFloat)));
       else if (next++ % job_.ranks() == job_.rank())
         archive.own_tensor(prefix + piece.name, full.clone());
     });
   }
-  void load(const ArchiveReader& archive, const std::string& prefix, std::vector<at::Tensor>& tensors) const override {
+  void load(const ArchiveReader& archive, const std::string& prefix, std::vector<at::Tensor>& tensors,
+            const NameFilter& wanted) const override {
     const at::NoGradGuard no_grad;
     for (size_t i = 0; i < parts_.size(); ++i) {
       const auto& [group, piece, range, number] = parts_[i];
+      if (!wanted(piece->name)) continue;
       at::Tensor laid_out = at::empty_strided(piece->sizes, piece->strides, at::kFloat);
       archive.tensor(prefix + piece->name, laid_out);
       tensors[i].copy_(laid_out.as_strided({piece->count}, {1}).narrow(0, range.in_piece, range.count));
@@ -140,6 +143,30 @@ class ShardedParameters : public ParameterStore {
     at::Tensor all = at::zeros({pieces_, parts.size(1)}, parts.options()).index_copy_(0, of_part, parts);
     communicator_.all_reduce(all)->wait();
     return all.index_select(0, of_part);
+  }
+
+  /// Gathers one group of parameters at a time; each rank computes the change of what it has a part of.
+  void change_whole(const WholeChange& change) const override {
+    size_t part = 0;
+    for (const auto& group : groups_) {
+      const auto& pieces = group->unit.pieces();
+      const bool any = std::any_of(pieces.begin(), pieces.end(), [&](const auto& p) { return change.wanted(p.name); });
+      at::Tensor own = any ? at::zeros({group->unit.shard_size()}, group->unit.own().options()) : at::Tensor();
+      const size_t first = part;
+      for (; part < parts_.size() && parts_[part].group == group.get(); ++part)
+        if (change.wanted(parts_[part].piece->name))
+          if (const at::Tensor mine = change.part(part); mine.defined()) parts_[part].of(own).copy_(mine);
+      if (!any) continue;
+      const at::Tensor full = group->unit.gather_full(own);
+      for (size_t i = first; i < part; ++i) {
+        const FlatPiece& piece = *parts_[i].piece;
+        if (!change.wanted(piece.name)) continue;
+        const at::Tensor laid_out = at::empty_strided(piece.sizes, piece.strides, own.options());
+        laid_out.copy_(change.change(group->unit.piece_of(full, piece)));
+        change.use(i,
+                   laid_out.as_strided({piece.count}, {1}).narrow(0, parts_[i].range.in_piece, parts_[i].range.count));
+      }
+    }
   }
 
   std::vector<Communicator*> communicators() override {
@@ -184,6 +211,8 @@ class ShardedParameters : public ParameterStore {
     const FlatPiece* piece;
     FlatUnit::Range range;
     int64_t number;  ///< of the piece among those of all groups, the same on every rank
+
+    at::Tensor of(const at::Tensor& own) const { return own.narrow(0, range.in_own, range.count); }
   };
 
   /// Keeps its group's parameters gathered while its forward and backward run, and so those of the groups whose
@@ -233,9 +262,9 @@ class ShardedParameters : public ParameterStore {
       at::Tensor full;
       if (!shapes_only) {
         const at::NoGradGuard no_grad;
-        at::Tensor own = at::zeros({group->unit.shard_size()}, tensors.front().options().requires_grad(false));
+        at::Tensor own = at::zeros({group->unit.shard_size()}, group->unit.own().options());
         for (; part < parts_.size() && parts_[part].group == group.get(); ++part)
-          own.narrow(0, parts_[part].range.in_own, parts_[part].range.count).copy_(tensors[part]);
+          if (tensors[part].defined()) parts_[part].of(own).copy_(tensors[part]);
         full = group->unit.gather_full(own);
       }
       for (const auto& piece : group->unit.pieces())

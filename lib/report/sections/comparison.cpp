@@ -189,6 +189,7 @@ Html disagreements(const Figures& numerics) {
 Html headline(const ResultFolder& folder, const Place& place) {
   if (folder.kind == ResultKind::ablation) return ablation_headline(folder, place) + notes(folder.notes);
   const Figures result(folder.result, place.keys);
+  if (folder.kind == ResultKind::rate_range) return rate_range_headline(result) + notes(folder.notes);
   return (folder.kind == ResultKind::rotation ? rotation_headline(result) : comparison_headline(result)) +
          limits_of_arms(result) + switches_that_differ(result) + try_next(folder.result) + notes(folder.notes);
 }
@@ -201,6 +202,8 @@ std::vector<Section> result_sections(const ResultFolder& folder, const Place& pl
   };
   if (folder.kind == ResultKind::ablation) {
     sections = ablation_sections(folder, place);
+  } else if (folder.kind == ResultKind::rate_range) {
+    add("range-section", "Loss at each learning rate", rate_range_chart(result, place));
   } else {
     add("speed-section", "Speed",
         cards((folder.kind == ResultKind::rotation ? forest_of_pairs(folder, place) : one_forest(folder, place)) +

@@ -25,10 +25,11 @@ TEST_CASE("each option has its type, default, bounds, aliases and help") {
   CHECK(option_called("everything.maybe").type == "whole number | null");
   CHECK(option_called("optimizations.amp").type == "true | false | map");
   CHECK(option_called("optimizations.amp.dtype").default_text == "bfloat16");
-  CHECK(option_called("optimizer.name").type == "sgd | adam | adamw | nadam | rmsprop | adagrad | lion | lars | lamb");
-  CHECK(option_called("optimizer.lr").only_for == "optimizer.name sgd, adam, adamw, lamb");  // as it is 0.001
+  CHECK(option_called("optimizer.name").type ==
+        "sgd | adam | adamw | nadam | rmsprop | adagrad | lion | lars | lamb | muon");
+  CHECK(option_called("optimizer.lr").only_for == "optimizer.name sgd, adam, adamw, lamb, muon");  // as it is 0.001
   CHECK(option_called("optimizer.no_decay").only_for.empty());
-  CHECK(option_called("optimizer.nesterov").only_for == "optimizer.name sgd, lars");
+  CHECK(option_called("optimizer.nesterov").only_for == "optimizer.name sgd, lars");  // muon's default is another
   CHECK(option_called("optimizer.alpha").only_for == "optimizer.name rmsprop");
 }
 
@@ -68,7 +69,7 @@ TEST_CASE("the schema describes what the reader accepts") {
   CHECK(amp["anyOf"][0]["type"] == "boolean");
   CHECK(amp["anyOf"][1]["additionalProperties"] == false);
   const Json& optimizer = schema["properties"]["optimizer"]["oneOf"];
-  REQUIRE(optimizer.size() == 9);
+  REQUIRE(optimizer.size() == 10);
   CHECK_FALSE(optimizer[0].contains("required"));
   CHECK(optimizer[1]["required"] == Json::array({"name"}));
   CHECK(optimizer[2]["properties"]["name"]["const"] == "adamw");

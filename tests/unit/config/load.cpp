@@ -102,12 +102,12 @@ TEST_CASE("origins record where each key was set") {
 
 TEST_CASE("options of another alternative in the same file are errors") {
   CHECK(error_of("optimizer: {name: adamw, nesterov: true}\n") ==
-        "r.yaml:1:26: optimizer.nesterov: an option of sgd and lars, but optimizer.name is adamw");
+        "r.yaml:1:26: optimizer.nesterov: an option of sgd, lars and muon, but optimizer.name is adamw");
   CHECK(error_of("optimizer: {betas: [0.9, 0.99]}\n") ==
         "r.yaml:1:13: optimizer.betas: an option of adam, adamw, nadam, lion and lamb, but optimizer.name is sgd");
   CHECK(error_of("optimizer: {name: adamm, betas: [0.9, 0.99]}\n") ==
-        "r.yaml:1:19: optimizer.name: must be one of sgd, adam, adamw, nadam, rmsprop, adagrad, lion, lars, lamb: "
-        "adamm (did you mean 'adam'?)");
+        "r.yaml:1:19: optimizer.name: must be one of sgd, adam, adamw, nadam, rmsprop, adagrad, lion, lars, lamb, "
+        "muon: adamm (did you mean 'adam'?)");
   CHECK(error_of("optimizer: {name: adamw, fancy: 1}\n") == "r.yaml:1:26: optimizer.fancy: unknown key");
   const Recipe recipe = load_text("optimizer: {betas: [0.5, 0.6], learning_rate: 0.2, name: adamw}\n");
   REQUIRE(std::holds_alternative<AdamWConfig>(recipe.optimizer));

@@ -132,6 +132,7 @@ TEST_CASE("folders are recognized") {
   at_path("rotation/result.json", R"({"each": {}, "arms": []})");
   at_path("against/result.json", R"({"verdict": "pays", "no_verdict": null, "differences": []})");
   at_path("ablation/result.json", R"({"switches": []})");
+  at_path("rate_range/result.json", R"({"rates": [], "suggestion": null})");
   at_path("ladder/10-all/summary.json", "{}");
   at_path("ladder/2a-pin/summary.json", "{}");
   at_path("ladder/2a-pin/compare.json", R"({"ratio": 1.1})");
@@ -147,6 +148,7 @@ TEST_CASE("folders are recognized") {
   CHECK(kind("rotation") == ResultKind::rotation);
   CHECK(kind("against") == ResultKind::against);
   CHECK(kind("ablation") == ResultKind::ablation);
+  CHECK(kind("rate_range") == ResultKind::rate_range);
   const auto sources = read_sources({folder.path() / "ladder"});
   const auto& rungs = std::get<LadderFolder>(sources.front()).rungs;
   REQUIRE(rungs.size() == 3);

@@ -2,6 +2,11 @@
 #include "model/model.h"
 #include "support/catch.h"
 #include "support/parameters.h"
+#include "train/muon.h"
+
+#include <ATen/ops/linalg_svdvals.h>
+
+#include <set>
 
 using namespace trainopt;
 using namespace trainopt::test;
@@ -17,6 +22,11 @@ double after_steps(const OptimizerConfig& config, double start, const std::vecto
     optimizer->step(store.finish_gradients(), {});
   }
   return store.parameters()[0].second.item<double>();
+}
+
+Model small_vit() {
+  return make_model({.name = ModelKind::vit, .patch = 4, .layers = 1, .heads = 2, .width = 8},
+                    {.channels = 3, .height = 8, .width = 8}, at::kMeta, 0);
 }
 
 }  // namespace
@@ -65,9 +75,11 @@ TEST_CASE("Adam and AdamW match their formulas") {
 
 TEST_CASE("weight decay leaves out the parameters that no_decay names") {
   const auto names = [](std::vector<std::string> words) {
-    const Model vit = make_model({.name = ModelKind::vit, .patch = 4, .layers = 1, .heads = 2, .width = 8},
-                                 {.channels = 3, .height = 8, .width = 8}, at::kMeta, 0);
-    return without_decay(SgdConfig{.weight_decay = 0.1, .common = {.no_decay = std::move(words)}}, vit);
+    std::set<std::string> spared;
+    const SgdConfig config{.weight_decay = 0.1, .common = {.no_decay = std::move(words)}};
+    for (const auto& [name, settings] : parameter_settings(config, small_vit()))
+      if (settings.weight_decay == 0) spared.insert(name);
+    return spared;
   };
   CHECK(names({}).empty());
   CHECK(names({"embedding"}) == std::set<std::string>{"class_token", "encoder.pos_embedding"});
@@ -91,7 +103,7 @@ TEST_CASE("weight decay leaves out the parameters that no_decay names") {
                                  return adamw;
                                }()));
   FixedParameters store({{"decays", at::ones({1})}, {"stays", at::ones({1})}});
-  const auto optimizer = make_loop_optimizer(config, store, {"stays"});
+  const auto optimizer = make_loop_optimizer(config, store, {{"stays", {}}});
   for (const auto& [name, parameter] : store.parameters()) parameter.mutable_grad() = at::zeros({1});
   optimizer->step(store.finish_gradients(), {});
   CHECK(store.parameters()[0].second.item<double>() == Approx(1 - 0.1 * 0.001));
@@ -117,13 +129,15 @@ TEST_CASE("LARS and LAMB scale an update by the norm of its parameter, if that d
 }
 
 TEST_CASE("an overflowed step writes nothing and is not counted") {
-  const auto config =
-      GENERATE(OptimizerConfig(SgdConfig{.lr = 0.1}), OptimizerConfig(AdamConfig{}), OptimizerConfig(AdamWConfig{}),
-               OptimizerConfig(NAdamConfig{}), OptimizerConfig(RmspropConfig{.momentum = 0.5, .centered = true}),
-               OptimizerConfig(AdagradConfig{}), OptimizerConfig(LionConfig{}),
-               OptimizerConfig(LarsConfig{.weight_decay = 0.1}), OptimizerConfig(LambConfig{.weight_decay = 0.1}));
+  const auto config = GENERATE(
+      OptimizerConfig(SgdConfig{.lr = 0.1}), OptimizerConfig(AdamConfig{}), OptimizerConfig(AdamWConfig{}),
+      OptimizerConfig(NAdamConfig{}), OptimizerConfig(RmspropConfig{.momentum = 0.5, .centered = true}),
+      OptimizerConfig(AdagradConfig{}), OptimizerConfig(LionConfig{}), OptimizerConfig(LarsConfig{.weight_decay = 0.1}),
+      OptimizerConfig(LambConfig{.weight_decay = 0.1}), OptimizerConfig(MuonConfig{}));
   auto with = some_parameters(), without = some_parameters();
-  const auto a = make_loop_optimizer(config, with), b = make_loop_optimizer(config, without);
+  std::map<std::string, ParameterSettings> settings;
+  if (std::holds_alternative<MuonConfig>(config)) settings["a"].orthogonal = settings["c"].orthogonal = true;
+  const auto a = make_loop_optimizer(config, with, settings), b = make_loop_optimizer(config, without, settings);
   const auto fine = at::zeros({}), overflow = at::ones({});
   for (int step = 0; step < 4; ++step) {
     set_gradients(with, step);
@@ -147,4 +161,78 @@ TEST_CASE("the rate follows the samples of a step") {
   CHECK(factor(LrScaling::linear, 16) == 0.25);
   CHECK(factor(LrScaling::sqrt, 256) == 2);
   CHECK(learning_rate_factor(AdamWConfig{}, 256) == 1);
+}
+
+TEST_CASE("layer_decay lowers the rate of each unit by its distance from the last") {
+  const auto settings = parameter_settings(SgdConfig{.common = {.layer_decay = 0.5}}, small_vit());
+  CHECK(settings.at("heads.head.weight").rate == 1);
+  CHECK(settings.at("encoder.ln.bias").rate == 0.5);
+  CHECK(settings.at("encoder.layers.encoder_layer_0.mlp.0.weight").rate == 0.25);
+  CHECK(settings.at("conv_proj.bias").rate == 0.125);
+  CHECK(settings.at("class_token").rate == 0.125);
+}
+
+TEST_CASE("groups have their own rate and weight decay") {
+  const SgdConfig config{
+      .lr = 0.1,
+      .weight_decay = 0.01,
+      .common = {.no_decay = {"bias"},
+                 .groups = {{.parameters = {"norm"}, .lr = 0.4}, {.parameters = {"head"}, .weight_decay = 0.5}}}};
+  const auto settings = parameter_settings(config, small_vit());
+  CHECK(settings.at("encoder.ln.weight").rate == 4);
+  CHECK(settings.at("encoder.ln.weight").weight_decay == 0.01);
+  CHECK(settings.at("encoder.ln.bias").weight_decay == 0);
+  CHECK(settings.at("heads.head.bias").rate == 1);
+  CHECK(settings.at("heads.head.bias").weight_decay == 0.5);  // a group is more specific than no_decay
+  CHECK(settings.at("conv_proj.weight").rate == 1);
+
+  SgdConfig twice = config;
+  twice.common.groups.push_back({.parameters = {"bias"}, .lr = 1.0});
+  CHECK_THROWS_WITH(parameter_settings(twice, small_vit()),
+                    "optimizer.groups[2].parameters: group 0 has this parameter already: "
+                    "encoder.layers.encoder_layer_0.ln_1.bias");
+  twice.common.groups[2].parameters = {"top"};
+  CHECK_THROWS_WITH(parameter_settings(twice, small_vit()), ContainsSubstring("optimizer.groups[2].parameters: "));
+
+  FixedParameters store({{"common", at::ones({1})}, {"own", at::ones({1})}});
+  const auto optimizer = make_loop_optimizer(SgdConfig{.lr = 0.1, .momentum = 0}, store, {{"own", {.rate = 3}}});
+  optimizer->set_learning_rate(0.01);
+  for (const auto& [name, parameter] : store.parameters()) parameter.mutable_grad() = at::ones({1});
+  optimizer->step(store.finish_gradients(), {});
+  CHECK(store.parameters()[0].second.item<double>() == Approx(0.99));
+  CHECK(store.parameters()[1].second.item<double>() == Approx(0.97));
+}
+
+TEST_CASE("Muon makes the momentum of matrices orthogonal, and leaves the rest to AdamW") {
+  const MuonConfig config{.lr = 0.1, .ns_dtype = MuonType::float32};
+  const auto settings = parameter_settings(config, small_vit());
+  CHECK(settings.at("conv_proj.weight").orthogonal);
+  CHECK(settings.at("heads.head.weight").orthogonal);
+  CHECK_FALSE(settings.at("class_token").orthogonal);
+  CHECK_FALSE(settings.at("encoder.ln.weight").orthogonal);
+  MuonConfig with_adamw = config;
+  with_adamw.adamw_for = {"head"};
+  with_adamw.adamw_lr = 0.02;
+  const auto mixed = parameter_settings(with_adamw, small_vit());
+  CHECK_FALSE(mixed.at("heads.head.weight").orthogonal);
+  CHECK(mixed.at("heads.head.weight").rate == Approx(0.2));
+  CHECK(mixed.at("conv_proj.weight").rate == 1);
+
+  // Singular values between 0.7 and 1.2, as Jordan et al. state for these coefficients.
+  const at::Tensor matrix = at::randn({6, 20}, at::detail::createCPUGenerator(3)),
+                   singular = at::linalg_svdvals(orthogonalized(matrix, config));
+  CHECK(singular.min().item<double>() > 0.6);
+  CHECK(singular.max().item<double>() < 1.3);
+  CHECK(orthogonalized(matrix.t(), config).allclose(orthogonalized(matrix, config).t(), 1e-4, 1e-5));
+
+  auto store = some_parameters();
+  const auto optimizer = make_loop_optimizer(config, store, {{"a", {.orthogonal = true}}, {"c", {.orthogonal = true}}});
+  CHECK(state_tensors(*optimizer) == 2 + 2 + 1);  // two momenta, AdamW's two of b, and the number of updates
+  const auto before = some_parameters();
+  set_gradients(store, 0);
+  optimizer->step(store.finish_gradients(), at::ones({}));
+  CHECK(largest_difference(store, before) == 0);
+  optimizer->step(store.finish_gradients(), {});
+  const at::Tensor change = (before.parameters()[2].second - store.parameters()[2].second).detach().flatten(1);
+  CHECK(at::linalg_svdvals(change / 0.1).min().item<double>() > 0.6);  // [2, 12]: a filter is a row
 }

@@ -12,9 +12,9 @@ template <bool kMomentum, bool kNesterov>
 void sgd(const SgdScalars& rule, const Rates& rates, float* __restrict__ parameter, const float* __restrict__ gradient,
          float* __restrict__ momentum, int64_t count) {
   const float factor = rates.factor, decay = rule.weight_decay, momentum_factor = rule.momentum,
-              rate = rates.learning_rate;
+              rate = rates.learning_rate, ratio = rates.ratio;
   for (int64_t i = 0; i < count; ++i) {
-    float change = gradient[i] * factor + decay * parameter[i];
+    float change = (gradient[i] * factor + decay * parameter[i]) * ratio;
     if constexpr (kMomentum) {
       const float moved = momentum_factor * momentum[i] + change;
       momentum[i] = moved;
@@ -42,6 +42,62 @@ void adam(const AdamScalars& rule, const Rates& rates, const Corrections& correc
   }
 }
 
+void lion(const LionScalars& rule, const Rates& rates, float* __restrict__ parameter,
+          const float* __restrict__ gradient, float* __restrict__ first, int64_t count) {
+  const float factor = rates.factor, rate = rates.learning_rate, decay_factor = 1 - rate * rule.weight_decay,
+              sign_share = rule.sign_share, first_share = rule.first_share;
+  for (int64_t i = 0; i < count; ++i) {
+    const float difference = gradient[i] * factor - first[i], direction = first[i] + sign_share * difference;
+    first[i] += first_share * difference;
+    const float sign = static_cast<float>(direction > 0) - static_cast<float>(direction < 0);  // of NaN 0
+    parameter[i] = parameter[i] * decay_factor - rate * sign;
+  }
+}
+
+void lamb(const LambScalars& rule, const Rates& rates, const Corrections& corrections, float* __restrict__ parameter,
+          const float* __restrict__ first, const float* __restrict__ second, int64_t count) {
+  const float rate = rates.learning_rate * rates.ratio, decay = rule.moments.weight_decay,
+              epsilon = rule.moments.epsilon, step = corrections.step, inverse_root = corrections.inverse_root;
+  for (int64_t i = 0; i < count; ++i)
+    parameter[i] -= rate * (step * first[i] / (std::sqrt(second[i]) * inverse_root + epsilon) + decay * parameter[i]);
+}
+
+template <bool kSkips>
+void lamb_moments(const LambScalars& rule, const Rates& rates, const Corrections& corrections,
+                  const float* __restrict__ parameter, const float* __restrict__ gradient, float* __restrict__ first,
+                  float* __restrict__ second, float* __restrict__ result, int64_t count) {
+  const AdamScalars& moments = rule.moments;
+  const float factor = rates.factor, decay = moments.weight_decay, first_share = moments.first_share,
+              second_decay = moments.second_decay, second_share = moments.second_share, epsilon = moments.epsilon,
+              step = corrections.step, inverse_root = corrections.inverse_root;
+  for (int64_t i = 0; i < count; ++i) {
+    const float g = gradient[i] * factor;
+    const float m = kSkips ? first[i] : first[i] + first_share * (g - first[i]),
+                v = kSkips ? second[i] : second_decay * second[i] + second_share * g * g;
+    if constexpr (!kSkips) first[i] = m, second[i] = v;
+    result[i] = step * m / (std::sqrt(v) * inverse_root + epsilon) + decay * parameter[i];
+  }
+}
+
+/// In double, because the square of a float may leave its range.
+double sum_of_squares(const float* values, int64_t count) {
+  constexpr int64_t kLanes = 8, kVectors = 2;
+  typedef float Floats __attribute__((vector_size(kLanes * sizeof(float)), aligned(sizeof(float)), may_alias));
+  typedef double Doubles __attribute__((vector_size(kLanes * sizeof(double))));
+  Doubles sums[kVectors] = {};
+  int64_t at = 0;
+  for (; at + kLanes * kVectors <= count; at += kLanes * kVectors)
+    for (int64_t k = 0; k < kVectors; ++k) {
+      const Doubles wide = __builtin_convertvector(*reinterpret_cast<const Floats*>(values + at + k * kLanes), Doubles);
+      sums[k] += wide * wide;
+    }
+  double sum = 0;
+  for (; at < count; ++at) sum += static_cast<double>(values[at]) * static_cast<double>(values[at]);
+  for (const Doubles& lanes : sums)
+    for (int64_t lane = 0; lane < kLanes; ++lane) sum += lanes[lane];
+  return sum;
+}
+
 }  // namespace
 
 void update(const SgdScalars& rule, const Rates& rates, const Part& part, int64_t begin, int64_t end) {
@@ -55,6 +111,30 @@ void update(const AdamScalars& rule, const Rates& rates, const Corrections& corr
   const auto run = rule.decoupled ? adam<true> : adam<false>;
   run(rule, rates, corrections, part.parameter + begin, part.gradient + begin, part.first + begin, part.second + begin,
       end - begin);
+}
+
+void update(const LionScalars& rule, const Rates& rates, const Part& part, int64_t begin, int64_t end) {
+  lion(rule, rates, part.parameter + begin, part.gradient + begin, part.first + begin, end - begin);
+}
+
+void update(const LambScalars& rule, const Rates& rates, const Corrections& corrections, const Part& part,
+            int64_t begin, int64_t end) {
+  lamb(rule, rates, corrections, part.parameter + begin, part.first + begin, part.second + begin, end - begin);
+}
+
+Squares norms(const Rates& rates, const Part& part, int64_t begin, int64_t end) {
+  const double factor = rates.factor;
+  return {sum_of_squares(part.parameter + begin, end - begin),
+          factor * factor * sum_of_squares(part.gradient + begin, end - begin)};
+}
+
+Squares moments(const LambScalars& rule, const Rates& rates, const Corrections& corrections, bool skips,
+                const Part& part, int64_t begin, int64_t end) {
+  float of_update[kMostValues];
+  (skips ? lamb_moments<true> : lamb_moments<false>)(rule, rates, corrections, part.parameter + begin,
+                                                     part.gradient + begin, part.first + begin, part.second + begin,
+                                                     of_update, end - begin);
+  return {sum_of_squares(part.parameter + begin, end - begin), sum_of_squares(of_update, end - begin)};
 }
 
 void narrow(const Part& part, DType to, int64_t begin, int64_t end) {

@@ -8,6 +8,7 @@ namespace trainopt::kernels::update {
 /// Scalars as read at launch.
 struct Rates {
   float learning_rate, factor;
+  float ratio;  ///< of the part
 };
 struct Corrections {
   float step, inverse_root;  ///< lr ÷ (1 − β₁ᵗ) and 1 ÷ √(1 − β₂ᵗ)
@@ -17,6 +18,22 @@ struct Corrections {
 void update(const SgdScalars& rule, const Rates& rates, const Part& part, int64_t begin, int64_t end);
 void update(const AdamScalars& rule, const Rates& rates, const Corrections& corrections, const Part& part,
             int64_t begin, int64_t end);
+
+void update(const LionScalars& rule, const Rates& rates, const Part& part, int64_t begin, int64_t end);
+/// Corrections without lr. Needs the moments of this update.
+void update(const LambScalars& rule, const Rates& rates, const Corrections& corrections, const Part& part,
+            int64_t begin, int64_t end);
+
+/// Σ parameter² and Σ of the other values squared.
+struct Squares {
+  double of_parameter = 0, of_other = 0;
+};
+/// Of the gradient · factor.
+Squares norms(const Rates& rates, const Part& part, int64_t begin, int64_t end);
+/// Updates the moments of at most kMostValues values unless `skips`. Of LAMB's update of these values.
+inline constexpr int64_t kMostValues = 1024;
+Squares moments(const LambScalars& rule, const Rates& rates, const Corrections& corrections, bool skips,
+                const Part& part, int64_t begin, int64_t end);
 
 /// Rounds the values [begin, end) of the parameter into its copy.
 void narrow(const Part& part, DType to, int64_t begin, int64_t end);

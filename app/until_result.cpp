@@ -1,0 +1,175 @@
+#include "app/until_result.h"
+
+#include "app/self_command.h"
+#include "app/signals.h"
+#include "base/counted.h"
+#include "base/files.h"
+#include "compare/comparison_words.h"
+#include "recipe/recipe_io.h"
+
+#include <cmath>
+#include <limits>
+
+namespace trainopt {
+namespace fs = std::filesystem;
+namespace {
+
+std::optional<double> number(const Json& json) {
+  return json.is_number() ? std::optional(json.get<double>()) : std::nullopt;
+}
+Json json_of(const std::optional<double>& value) { return value ? Json(*value) : Json(); }
+
+UntilRun read_run(const fs::path& folder) {
+  const Json target = parse_json(read_file(folder / "summary.json", ExitCode::storage)).at("target");
+  return {.time = {.seconds = target.at("training_s").get<double>(), .reached = target.at("reached").get<bool>()},
+          .steps = target.at("step").get<int64_t>(),
+          .samples = target.at("samples").get<int64_t>(),
+          .resolution = target.at("resolution_steps").get<int64_t>(),
+          .value = number(target.at("value")),
+          .energy_j = number(target.at("energy_j")),
+          .price = number(target.at("price"))};
+}
+
+std::optional<double> steps_of(const UntilRun& run) { return static_cast<double>(run.steps); }
+std::optional<double> samples_of(const UntilRun& run) { return static_cast<double>(run.samples); }
+
+Json end_json(double end) { return std::isfinite(end) ? Json(end) : Json(); }
+
+Json run_json(const UntilRun& run) {
+  return {{"reached", run.time.reached},
+          {"diverged", run.diverged},
+          {"training_s", end_json(run.time.seconds)},
+          {"steps", run.steps},
+          {"samples", run.samples},
+          {"value", json_of(run.value)},
+          {"energy_j", json_of(run.energy_j)},
+          {"price", json_of(run.price)}};
+}
+
+Json arm_json(const UntilResult& result, size_t arm) {
+  const NamedRecipe& named = arm == 0 ? result.a : result.b;
+  return {{"recipe", named.name},
+          {"reached", result.reached(arm)},
+          {"median",
+           {{"training_s", json_of(result.median(arm, seconds_of))},
+            {"steps", json_of(result.median(arm, steps_of))},
+            {"samples", json_of(result.median(arm, samples_of))},
+            {"energy_j", json_of(result.median(arm, [](const UntilRun& run) { return run.energy_j; }))},
+            {"price", json_of(result.median(arm, [](const UntilRun& run) { return run.price; }))}}}};
+}
+
+std::string times_text(double ratio) { return std::isfinite(ratio) ? fmt::format("{:.3g}", ratio) : "∞"; }
+
+std::string arm_text(const UntilResult& result, size_t arm) {
+  const NamedRecipe& named = arm == 0 ? result.a : result.b;
+  const auto seconds = result.median(arm, seconds_of), steps = result.median(arm, steps_of),
+             samples = result.median(arm, samples_of);
+  const auto runs = static_cast<int64_t>(result.pairs.size());
+  std::string line = fmt::format("{}  {}\n   reached in {} of {}", arm == 0 ? "A" : "B", named.name,
+                                 result.reached(arm), counted(runs, "run"));
+  if (seconds)
+    line += fmt::format("; median {:.1f} s, {:.0f} steps, {} samples", *seconds, *steps,
+                        with_commas(static_cast<int64_t>(*samples)));
+  if (const auto joules = result.median(arm, [](const UntilRun& run) { return run.energy_j; }))
+    line += fmt::format(", {:.0f} J", *joules);
+  if (const auto price = result.median(arm, [](const UntilRun& run) { return run.price; }))
+    line += fmt::format(", price {:.3g}", *price);
+  return line + "\n";
+}
+
+/// What the ratio of times is made of; empty unless both arms arrived.
+std::string parts_text(const UntilResult& result) {
+  std::array<std::optional<double>, 2> seconds, steps;
+  for (size_t arm = 0; arm < 2; ++arm) {
+    seconds[arm] = result.median(arm, seconds_of);
+    steps[arm] = result.median(arm, steps_of);
+  }
+  if (!seconds[0] || !seconds[1]) return "";
+  const double more_steps = *steps[1] / *steps[0], step_time = *seconds[1] / *seconds[0] / more_steps;
+  return fmt::format("B needs {:.2f} times the steps of A, each with {:.2f} times its time (medians)\n", more_steps,
+                     step_time);
+}
+
+}  // namespace
+
+Verdict UntilResult::verdict() const {
+  const TargetRatio all = ratio();
+  return all.interval ? judge(*all.interval, min_effect) : Verdict::inconclusive;
+}
+
+std::optional<double> seconds_of(const UntilRun& run) { return run.time.seconds; }
+
+std::optional<UntilRun> run_to_target(const fs::path& folder, const std::string& what, Recipe recipe, int64_t seed) {
+  create_folders(folder);
+  recipe.seed = seed;
+  recipe.run_dir.reset();
+  recipe.checkpoint.resume = "none";
+  write_file(folder / "recipe.yaml", recipe_yaml(recipe));
+  const CommandEnd end = run_self({"run", (folder / "recipe.yaml").string(), "--run-dir", (folder / "run").string(),
+                                   "--quiet", "checkpoint.at_end=false"},
+                                  folder, 1, {.stop = &stop_signal(), .seconds = {}});
+  if (stop_signal() != 0) return std::nullopt;
+  if (end.code == static_cast<int>(ExitCode::diverged))
+    return UntilRun{.time = {.seconds = std::numeric_limits<double>::infinity()}, .diverged = true};
+  if (end.code != 0) throw UserError(fmt::format("{} with seed {} {}", what, seed, failure_of(end)), exit_code_of(end));
+  std::error_code ignored;  // it is large, and nothing reads it
+  fs::remove(folder / "run/weights.safetensors", ignored);
+  return read_run(folder / "run");
+}
+
+Json to_json(const UntilResult& result) {
+  const TargetRatio ratio = result.ratio();
+  Json pairs = Json::array();
+  for (const UntilPair& pair : result.pairs)
+    pairs.push_back({{"seed", pair.seed}, {"a", run_json(pair.runs[0])}, {"b", run_json(pair.runs[1])}});
+  return {{"schema_version", 1},
+          {"kind", "until"},
+          {"target", {{"metric", result.goal.metric}, {"value", result.goal.value}}},
+          {"level", result.level},
+          {"min_effect", result.min_effect},
+          {"verdict", text(result.verdict())},
+          {"ratio", ratio.ratio ? end_json(*ratio.ratio) : Json()},
+          {"interval",
+           ratio.interval ? Json::array({end_json(ratio.interval->low), end_json(ratio.interval->high)}) : Json()},
+          {"undecided_pairs", ratio.undecided},
+          {"arms", {{"a", arm_json(result, 0)}, {"b", arm_json(result, 1)}}},
+          {"pairs", pairs}};
+}
+
+std::string run_text(const UntilRun& run) {
+  if (run.diverged) return "diverged";
+  return run.time.reached ? fmt::format("{:.1f} s, {} steps", run.time.seconds, with_commas(run.steps))
+                          : fmt::format("not in {:.1f} s", run.time.seconds);
+}
+
+std::string ratio_text(const UntilResult& result) {
+  const TargetRatio ratio = result.ratio();
+  const std::string middle = ratio.ratio ? times_text(*ratio.ratio) : "unknown";
+  if (!ratio.interval)
+    return fmt::format("{}; {} give no interval at {:.4g} %, {} do", middle,
+                       counted(static_cast<int64_t>(result.pairs.size()), "seed"), 100 * result.level,
+                       pairs_for(result.level));
+  return fmt::format("{} ({}–{} at {:.4g} %, {})", middle, times_text(ratio.interval->low),
+                     times_text(ratio.interval->high), 100 * result.level,
+                     counted(static_cast<int64_t>(result.pairs.size()), "seed"));
+}
+
+std::string until_text(const UntilResult& result) {
+  std::string lines = arm_text(result, 0) + arm_text(result, 1) + "\n";
+  for (const UntilPair& pair : result.pairs)
+    lines += fmt::format("seed {:<6} A {:<24} B {}\n", pair.seed, run_text(pair.runs[0]), run_text(pair.runs[1]));
+  lines += fmt::format("\nB {}: time to {}, A ÷ B = {}\n{}", text(result.verdict()), text(result.goal),
+                       ratio_text(result), parts_text(result));
+  const TargetRatio ratio = result.ratio();
+  if (ratio.undecided > 0)
+    lines +=
+        fmt::format("in {} nobody knows who would have been first: train longer\n", counted(ratio.undecided, "pair"));
+  for (size_t arm = 0; arm < 2; ++arm)
+    if (const auto steps = result.median(arm, steps_of))
+      lines += fmt::format("{} is evaluated every {}: its times are multiples of {:.0f} % of the median\n",
+                           arm == 0 ? "A" : "B", counted(result.pairs.front().runs[arm].resolution, "step"),
+                           100 * static_cast<double>(result.pairs.front().runs[arm].resolution) / *steps);
+  return lines;
+}
+
+}  // namespace trainopt
