@@ -362,7 +362,7 @@ def test_watching_rewrites_the_page_until_the_run_has_ended(trainopt):
         ((), 2, "folder is required"),
         (("nowhere",), 3, "nowhere is not a folder"),
         (("recipe.yaml",), 3, "recipe.yaml is not a folder"),
-        (("empty",), 3, "empty is neither a run directory nor the result of compare or ablate"),
+        (("empty",), 3, "empty is neither a run directory nor the result of compare, ablate or find lr"),
         (("damaged",), 3, "damaged: result.json is damaged"),
         (("good", "--out", "nowhere/page.html"), 8, "nowhere/page.html"),
         (("good", "--out", "empty"), 8, "empty is not a regular file"),
