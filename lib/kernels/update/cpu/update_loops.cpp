@@ -79,22 +79,31 @@ void lamb_moments(const LambScalars& rule, const Rates& rates, const Corrections
   }
 }
 
-/// In double, because the square of a float may leave its range.
-double sum_of_squares(const float* values, int64_t count) {
-  constexpr int64_t kLanes = 8, kVectors = 2;
-  typedef float Floats __attribute__((vector_size(kLanes * sizeof(float)), aligned(sizeof(float)), may_alias));
-  typedef double Doubles __attribute__((vector_size(kLanes * sizeof(double))));
-  Doubles sums[kVectors] = {};
+constexpr int64_t kLanes = 8, kVectors = 4;
+typedef float Lanes __attribute__((vector_size(kLanes * sizeof(float)), aligned(sizeof(float)), may_alias));
+
+/// Of at most kMostValues values: a lane adds few enough of them that float is as good as double, unless squares leave
+/// its range.
+double sum_in_float(const float* values, int64_t count) {
+  Lanes sums[kVectors] = {};
   int64_t at = 0;
   for (; at + kLanes * kVectors <= count; at += kLanes * kVectors)
     for (int64_t k = 0; k < kVectors; ++k) {
-      const Doubles wide = __builtin_convertvector(*reinterpret_cast<const Floats*>(values + at + k * kLanes), Doubles);
-      sums[k] += wide * wide;
+      const Lanes some = *reinterpret_cast<const Lanes*>(values + at + k * kLanes);
+      sums[k] += some * some;
     }
+  for (; at < count; ++at) sums[0][at % kLanes] += values[at] * values[at];
   double sum = 0;
-  for (; at < count; ++at) sum += static_cast<double>(values[at]) * static_cast<double>(values[at]);
-  for (const Doubles& lanes : sums)
-    for (int64_t lane = 0; lane < kLanes; ++lane) sum += lanes[lane];
+  for (const Lanes& lanes : sums)
+    for (int64_t lane = 0; lane < kLanes; ++lane) sum += static_cast<double>(lanes[lane]);
+  return sum;
+}
+
+double sum_of_squares(const float* values, int64_t count) {
+  const double fast = sum_in_float(values, count);
+  if (fast > 1e-20 && fast < 1e38) return fast;
+  double sum = 0;
+  for (int64_t i = 0; i < count; ++i) sum += static_cast<double>(values[i]) * static_cast<double>(values[i]);
   return sum;
 }
 
@@ -158,17 +167,16 @@ void narrow(const Part& part, DType to, int64_t begin, int64_t end) {
 }
 
 PartOfMeasure measure(const float* gradient, int64_t count) {
-  constexpr int64_t kLanes = 8, kVectors = 4, kRun = 64 * kLanes * kVectors;  // a lane adds 64 squares in float32
-  typedef float Vector __attribute__((vector_size(kLanes * sizeof(float)), aligned(sizeof(float)), may_alias));
+  constexpr int64_t kRun = 64 * kLanes * kVectors;  // a lane adds 64 squares in float32
   double sum = 0;
   float zero = 0;  // becomes NaN with the first non-finite value
   for (int64_t begin = 0; begin < count; begin += kRun) {
     const int64_t end = std::min(count, begin + kRun);
-    Vector squares[kVectors] = {}, zeros[kVectors] = {};
+    Lanes squares[kVectors] = {}, zeros[kVectors] = {};
     int64_t at = begin;
     for (; at + kLanes * kVectors <= end; at += kLanes * kVectors)
       for (int64_t k = 0; k < kVectors; ++k) {
-        const Vector values = *reinterpret_cast<const Vector*>(gradient + at + k * kLanes);
+        const Lanes values = *reinterpret_cast<const Lanes*>(gradient + at + k * kLanes);
         squares[k] += values * values;
         zeros[k] += values * 0.0f;
       }
@@ -176,9 +184,9 @@ PartOfMeasure measure(const float* gradient, int64_t count) {
       squares[0][at % kLanes] += gradient[at] * gradient[at];
       zeros[0][at % kLanes] += gradient[at] * 0.0f;
     }
-    const Vector all_zeros = (zeros[0] + zeros[1]) + (zeros[2] + zeros[3]);
+    const Lanes all_zeros = (zeros[0] + zeros[1]) + (zeros[2] + zeros[3]);
     for (int64_t lane = 0; lane < kLanes; ++lane) {
-      for (const Vector& part : squares) sum += static_cast<double>(part[lane]);
+      for (const Lanes& part : squares) sum += static_cast<double>(part[lane]);
       zero += all_zeros[lane];
     }
   }
