@@ -52,6 +52,13 @@ def jobs(folder: Path) -> dict:
     }
 
 
+def write_data(folder: Path) -> None:
+    scripts = common.ROOT / "scripts/data"
+    subprocess.run([sys.executable, scripts / "make_digits.py", folder / "digits"], check=True)
+    words = [folder / "text", "--size", "500KB", "--val-share", "0.03"]
+    subprocess.run([sys.executable, scripts / "make_text.py", *words], check=True)
+
+
 def write_job(folder: Path, name: str, content: dict) -> Path:
     content = {
         "name": "find-lr",
@@ -110,10 +117,7 @@ def main() -> None:
     chosen = options.parse_args()
     with common.temporary_folder() as name:
         folder = Path(name)
-        scripts = common.ROOT / "scripts"
-        subprocess.run([sys.executable, scripts / "data/make_digits.py", folder / "digits"], check=True)
-        text_words = [folder / "text", "--size", "500KB", "--val-share", "0.03"]
-        subprocess.run([sys.executable, scripts / "data/make_text.py", *text_words], check=True)
+        write_data(folder)
         rows = [
             measure(folder, job, write_job(folder, job, content), range(chosen.seeds))
             for job, content in jobs(folder).items()
