@@ -20,10 +20,6 @@ bool has_loader(const Situation& s) { return s.plan.data.dataset && !s.plan.data
 bool has_threads(const Situation& s) { return has_loader(s) && s.plan.loader.num_workers > 0; }
 bool reads_images(const Situation& s) { return s.recipe.data.dataset == DatasetKind::image_folder; }
 bool convolves(const Situation& s) { return s.plan.model.layers.convolutions() > 0; }
-/// Fused batch-norms read and write channels-last: each of the two switches alone may cost the conversions of the other.
-bool convolves_unfused(const Situation& s) {
-  return convolves(s) && !s.recipe.optimizations.channels_last && !s.recipe.optimizations.fused_kernels;
-}
 bool recomputes(const Situation& s) { return s.recipe.optimizations.activation_checkpointing.on; }
 bool multiplies_in_16_bits(const Situation& s) { return s.recipe.optimizations.amp.on; }
 bool multiplies_in_32_bits(const Situation& s) { return !multiplies_in_16_bits(s); }
@@ -256,9 +252,6 @@ const std::vector<Rule> kRules{
     {"computing", "store images channels-last", change({"optimizations.channels_last=true"}, convolves), saves(0.1),
      same_math, ""},
     {"computing", "fuse operations", change({"optimizations.fused_kernels=true"}), saves(0.1), same_math, ""},
-    {"computing", "store images channels-last and fuse operations",
-     change({"optimizations.channels_last=true", "optimizations.fused_kernels=true"}, convolves_unfused), saves(0.2),
-     same_math, ""},
     {"computing", "Winograd's convolutions", change({"optimizations.winograd=true"}), saves(0.3), same_math, ""},
     {"computing", "time cuDNN's algorithms", change({"optimizations.cudnn_benchmark=true"}, convolves), saves(0.05),
      same_math, ""},

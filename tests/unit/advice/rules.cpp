@@ -141,16 +141,6 @@ TEST_CASE("nothing is proposed that is on, or does nothing here") {
   CHECK_FALSE(find(on, "fused_kernels"));
 }
 
-TEST_CASE("switches that pay together are proposed together") {
-  const char* both = "optimizations.channels_last=true optimizations.fused_kernels=true";
-  const std::vector<TimePart> parts{{"compute", 90}, {"loader", 10}};
-  const auto off = Run({"model.name=resnet18"}, parts).proposals();
-  REQUIRE(find(off, both));
-  CHECK(find(off, "fused_kernels") == find(off, both));  // before each of them alone
-  CHECK_FALSE(find(Run({"model.name=resnet18", "optimizations.channels_last=true"}, parts).proposals(), both));
-  CHECK_FALSE(find(Run({"model.name=mlp"}, parts).proposals(), both));
-}
-
 TEST_CASE("what would gain less than the noise does not stand out, and what would gain nothing is not proposed") {
   Run run({"model.name=mlp"}, {{"compute", 70}, {"update", 30}});
   CHECK(find(run.proposals(), "fused_optimizer")->stands_out);
