@@ -72,13 +72,18 @@ def main() -> None:
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--seeds", type=int, default=10)
     options.add_argument("--grid-seeds", type=int, default=3)
+    options.add_argument("--only", choices=("digits", "bytes"), help="one study")
     chosen = options.parse_args()
     with common.temporary_folder() as name:
         folder = Path(name)
         bench_find_lr.write_data(folder)
         # The seeds that choose the rates are others than those that compare.
         grid_seeds = range(1000, 1000 + chosen.grid_seeds)
-        rows = [measure(folder, each, study, grid_seeds, chosen.seeds) for each, study in studies(folder).items()]
+        rows = [
+            measure(folder, each, study, grid_seeds, chosen.seeds)
+            for each, study in studies(folder).items()
+            if not chosen.only or each.startswith(chosen.only)
+        ]
     common.report("learning", rows)
 
 
