@@ -6,7 +6,6 @@
 #include "app/signals.h"
 #include "app/version.h"
 #include "base/bar_plot.h"
-#include "base/counted.h"
 #include "base/files.h"
 #include "compare/bundle.h"
 #include "recipe/make_plan.h"
@@ -132,7 +131,7 @@ Json result_json(const std::vector<RatePoint>& points, const RateRange& range, c
                {"name", name},
                {"suggestion", range.suggestion ? Json(*range.suggestion) : Json()},
                {"reason", range.reason},
-               {"lowest_loss_at", points[range.lowest].rate},
+               {"lowest_loss_at", range.smoothed.empty() ? Json() : Json(points[range.lowest].rate)},
                {"failed_at", range.failed ? Json(points[*range.failed].rate) : Json()},
                {"rates", Json::array()},
                {"losses", Json::array()},

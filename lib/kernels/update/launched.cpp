@@ -119,17 +119,22 @@ class Memory {
   c10::DeviceGuard guard_;
 };
 
+/// `Rule`: AdamRule or LambRule.
+template <class Rule>
+AdamScalars moment_scalars(const Rule& rule, bool decoupled) {
+  return {.log_beta1 = std::log(rule.beta1),
+          .log_beta2 = std::log(rule.beta2),
+          .first_share = static_cast<float>(1 - rule.beta1),
+          .second_decay = static_cast<float>(rule.beta2),
+          .second_share = static_cast<float>(1 - rule.beta2),
+          .epsilon = rule.epsilon,
+          .weight_decay = rule.weight_decay,
+          .decoupled = decoupled,
+          .counts_update = rule.counts_update};
+}
+
 LambScalars scalars_of(const LambRule& rule) {
-  return {.moments = {.log_beta1 = std::log(rule.beta1),
-                      .log_beta2 = std::log(rule.beta2),
-                      .first_share = static_cast<float>(1 - rule.beta1),
-                      .second_decay = static_cast<float>(rule.beta2),
-                      .second_share = static_cast<float>(1 - rule.beta2),
-                      .epsilon = rule.epsilon,
-                      .weight_decay = rule.weight_decay,
-                      .decoupled = true,
-                      .counts_update = rule.counts_update},
-          .corrects_bias = rule.bias_correction};
+  return {.moments = moment_scalars(rule, true), .corrects_bias = rule.bias_correction};
 }
 
 }  // namespace
@@ -150,17 +155,9 @@ int64_t LaunchedUpdateKernels::adam(const AdamRule& rule, const at::Tensor& upda
   TRAINOPT_CHECK(tensors.first.size() == tensors.parameters.size() &&
                  tensors.second.size() == tensors.parameters.size());
   const at::Tensor corrections = memory.allocate({2}, at::kFloat);
-  const AdamScalars numbers{.log_beta1 = std::log(rule.beta1),
-                            .log_beta2 = std::log(rule.beta2),
-                            .first_share = static_cast<float>(1 - rule.beta1),
-                            .second_decay = static_cast<float>(rule.beta2),
-                            .second_share = static_cast<float>(1 - rule.beta2),
-                            .epsilon = rule.epsilon,
-                            .weight_decay = rule.weight_decay,
-                            .decoupled = rule.decoupled,
-                            .counts_update = rule.counts_update};
-  return launches_.adam(numbers, memory.double_number(updates), memory.numbers(corrections), memory.parts(tensors),
-                        memory.inputs(settings, tensors), memory.queue());
+  return launches_.adam(moment_scalars(rule, rule.decoupled), memory.double_number(updates),
+                        memory.numbers(corrections), memory.parts(tensors), memory.inputs(settings, tensors),
+                        memory.queue());
 }
 
 int64_t LaunchedUpdateKernels::lion(const LionRule& rule, const Tensors& tensors, const Settings& settings) const {

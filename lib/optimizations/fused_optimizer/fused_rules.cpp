@@ -14,27 +14,23 @@ class FusedSgd : public FusedOptimizer {
   FusedSgd(const UpdateKernels& kernels, const SgdConfig& config, const BuildContext& context)
       : FusedOptimizer(kernels, context),
         rule_{.momentum = static_cast<float>(config.momentum), .nesterov = config.nesterov},
-        momentum_(momentum_of(config.momentum, store_)) {}
+        momentum_(config.momentum, store_) {}
 
   void set_momentum(double momentum) override { rule_.momentum = static_cast<float>(momentum); }
-  void save(ArchiveWriter& archive) const override {
-    if (momentum_) momentum_->save(archive);
-  }
+  void save(ArchiveWriter& archive) const override { momentum_.save(archive); }
 
  private:
-  void load_state(const ArchiveReader& archive) override {
-    if (momentum_) momentum_->load(archive);
-  }
-  int64_t bytes_of_state() const override { return momentum_ ? momentum_->bytes() : 0; }
+  void load_state(const ArchiveReader& archive) override { momentum_.load(archive); }
+  int64_t bytes_of_state() const override { return momentum_.bytes(); }
   int64_t launch(Batch& batch) override {
-    if (momentum_) batch.tensors.first = chosen(momentum_->tensors(), batch);
+    if (momentum_.velocity) batch.tensors.first = chosen(momentum_.velocity->tensors(), batch);
     SgdRule rule = rule_;
     rule.weight_decay = batch.weight_decay;
     return kernels_.sgd(rule, batch.tensors, batch.settings);
   }
 
   SgdRule rule_;
-  std::optional<ParameterState> momentum_;
+  Momentum momentum_;
 };
 
 class FusedAdam : public FusedOptimizer {
@@ -105,6 +101,14 @@ struct Make {
 };
 
 }  // namespace
+
+void Momentum::save(ArchiveWriter& archive) const {
+  if (velocity) velocity->save(archive);
+}
+
+void Momentum::load(const ArchiveReader& archive) {
+  if (velocity) velocity->load(archive);
+}
 
 Moments::Moments(const ParameterStore& store)
     : first("exp_avg", store),

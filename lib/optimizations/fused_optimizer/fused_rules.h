@@ -5,6 +5,16 @@
 
 namespace trainopt::fused_optimizer {
 
+/// SGD's state, also of LARS: none if the momentum is 0.
+struct Momentum {
+  Momentum(double momentum, const ParameterStore& store) : velocity(momentum_of(momentum, store)) {}
+  void save(ArchiveWriter& archive) const;
+  void load(const ArchiveReader& archive);
+  int64_t bytes() const { return velocity ? velocity->bytes() : 0; }
+
+  std::optional<ParameterState> velocity;
+};
+
 /// Adam's state, also of LAMB.
 struct Moments {
   explicit Moments(const ParameterStore& store);

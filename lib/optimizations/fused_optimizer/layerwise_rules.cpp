@@ -59,18 +59,14 @@ class FusedLars : public LayerwiseOptimizer {
   FusedLars(const UpdateKernels& kernels, const LarsConfig& config, const BuildContext& context)
       : LayerwiseOptimizer(kernels, config.always_adapt, context),
         config_(config),
-        momentum_(momentum_of(config.momentum, store_)) {}
+        momentum_(config.momentum, store_) {}
 
   void set_momentum(double momentum) override { config_.momentum = momentum; }
-  void save(ArchiveWriter& archive) const override {
-    if (momentum_) momentum_->save(archive);
-  }
+  void save(ArchiveWriter& archive) const override { momentum_.save(archive); }
 
  private:
-  void load_state(const ArchiveReader& archive) override {
-    if (momentum_) momentum_->load(archive);
-  }
-  int64_t bytes_of_state() const override { return momentum_ ? momentum_->bytes() : 0; }
+  void load_state(const ArchiveReader& archive) override { momentum_.load(archive); }
+  int64_t bytes_of_state() const override { return momentum_.bytes(); }
   int64_t measure(Batch& batch, const at::Tensor& squares) override {
     return kernels_.norms(batch.tensors, batch.settings, squares);
   }
@@ -81,7 +77,7 @@ class FusedLars : public LayerwiseOptimizer {
     return config_.trust_clip ? (ratio / learning_rates()).clamp_max(1) : ratio;
   }
   int64_t launch(Batch& batch) override {
-    if (momentum_) batch.tensors.first = chosen(momentum_->tensors(), batch);
+    if (momentum_.velocity) batch.tensors.first = chosen(momentum_.velocity->tensors(), batch);
     return kernels_.sgd({.momentum = static_cast<float>(config_.momentum),
                          .weight_decay = batch.weight_decay,
                          .nesterov = config_.nesterov},
@@ -89,7 +85,7 @@ class FusedLars : public LayerwiseOptimizer {
   }
 
   LarsConfig config_;
-  std::optional<ParameterState> momentum_;
+  Momentum momentum_;
 };
 
 class FusedLamb : public LayerwiseOptimizer {
