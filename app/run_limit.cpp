@@ -56,6 +56,13 @@ std::string command_for(const Proposal& proposal, const fs::path& run_dir, int64
   return command + (part == "evaluation" || part == "checkpoints" ? " --whole" : "");  // which is otherwise left out
 }
 
+/// The observed step is one of the first.
+std::optional<double> page_faults_per_step(const StepTrace& trace) {
+  if (trace.later_steps > 0)
+    return static_cast<double>(trace.later_page_faults) / static_cast<double>(trace.later_steps);
+  return trace.step > 0 ? std::optional(static_cast<double>(trace.page_faults)) : std::nullopt;
+}
+
 }  // namespace
 
 std::optional<RunDiagnosis> diagnose(const Recipe& recipe, const Plan& plan, const RunOutcome& outcome,
@@ -64,14 +71,13 @@ std::optional<RunDiagnosis> diagnose(const Recipe& recipe, const Plan& plan, con
   if (!step) return std::nullopt;
   const RunTimes times = times_of(plan, outcome, *step, summary.steps(), records_s);
   RunDiagnosis diagnosis{.limit = find_limit(times), .proposals = {}};
-  diagnosis.proposals =
-      propose({.recipe = recipe,
-               .plan = plan,
-               .times = times,
-               .limit = diagnosis.limit,
-               .peaks = plan.peak.measured,
-               .page_faults = outcome.trace.step > 0 ? std::optional(outcome.trace.page_faults) : std::nullopt,
-               .memory_peak_pct = summary.memory_peak_pct()});
+  diagnosis.proposals = propose({.recipe = recipe,
+                                 .plan = plan,
+                                 .times = times,
+                                 .limit = diagnosis.limit,
+                                 .peaks = plan.peak.measured,
+                                 .page_faults = page_faults_per_step(outcome.trace),
+                                 .memory_peak_pct = summary.memory_peak_pct()});
   return diagnosis;
 }
 

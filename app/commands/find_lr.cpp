@@ -7,6 +7,7 @@
 #include "app/version.h"
 #include "base/bar_plot.h"
 #include "base/files.h"
+#include "checkpoint/store.h"
 #include "compare/bundle.h"
 #include "recipe/make_plan.h"
 #include "recipe/recipe_io.h"
@@ -71,19 +72,21 @@ void set_rate(Recipe& recipe, double rate) {
       recipe.scheduler.schedule);
 }
 
-/// The recipe's steps with a rate that grows, and without anything that does not train.
-Recipe range_test(Recipe recipe, const FindLrArguments& arguments) {
+/// The recipe's steps with a rate that grows, and without anything that does not train. `done`: steps of the checkpoint
+/// that it resumes, or 0.
+Recipe range_test(Recipe recipe, const FindLrArguments& arguments, int64_t done) {
   set_rate(recipe, arguments.lowest);
   recipe.scheduler = {};
   recipe.scheduler.schedule = ExponentialSchedule{.gamma = arguments.rate(1) / arguments.lowest};
+  recipe.scheduler.warmup_steps = done;  // the schedule begins after them
   recipe.train.epochs.reset();
   recipe.train.max_time.reset();
   recipe.train.target = {};
-  recipe.train.max_steps = arguments.steps;
+  recipe.train.max_steps = done + arguments.steps;
   recipe.train.on_nonfinite = OnNonfinite::abort;
   recipe.train.max_skipped_steps = TrainConfig().max_skipped_steps;
   recipe.run_dir.reset();
-  recipe.average = {};
+  if (done == 0) recipe.average = {};  // a checkpoint has the state of it
   recipe.evaluation.every_n_steps.reset();
   recipe.evaluation.at_end = false;
   recipe.checkpoint.every_n_steps.reset();
@@ -96,13 +99,13 @@ Recipe range_test(Recipe recipe, const FindLrArguments& arguments) {
   return recipe;
 }
 
-std::vector<RatePoint> read_points(const fs::path& metrics, const FindLrArguments& arguments) {
+std::vector<RatePoint> read_points(const fs::path& metrics) {
   std::vector<RatePoint> points;
   std::istringstream lines(read_file(metrics, ExitCode::storage));
   for (std::string line; std::getline(lines, line);) {
     const Json record = parse_json(line);
     const Json& loss = record.at("loss");
-    points.push_back({arguments.rate(record.at("step").get<int64_t>() - 1),
+    points.push_back({record.at("learning_rate").get<double>(),
                       loss.is_number() ? loss.get<double>() : std::numeric_limits<double>::quiet_NaN()});
   }
   return points;
@@ -119,7 +122,7 @@ std::vector<RatePoint> run_test(const Recipe& recipe, const fs::path& folder, co
   if (end.code != 0 && !diverged) throw UserError("the test " + failure_of(end), exit_code_of(end));
   std::error_code ignored;  // they are large, and nothing reads them
   fs::remove(folder / "test/weights.safetensors", ignored);
-  std::vector<RatePoint> points = read_points(folder / "test/metrics.jsonl", arguments);
+  std::vector<RatePoint> points = read_points(folder / "test/metrics.jsonl");
   if (diverged)  // the step that failed has no record
     points.push_back({arguments.rate(std::ssize(points)), std::numeric_limits<double>::quiet_NaN()});
   while (points.size() < kFewestPoints) points.push_back(points.back());
@@ -165,16 +168,22 @@ void print(const std::vector<RatePoint>& points, const RateRange& range) {
   std::printf("why         %s\n", range.reason.c_str());
 }
 
+/// Of the checkpoint from which the recipe resumes; 0: it starts from its initial weights. Makes the path absolute.
+int64_t steps_of_checkpoint(Recipe& recipe) {
+  std::string& from = recipe.checkpoint.resume;
+  if (from == "none") return 0;
+  if (from == "auto") throw UserError("find lr needs the path of a checkpoint: checkpoint.resume=auto");
+  from = fs::absolute(from).string();
+  return open_checkpoint(from).step;
+}
+
 /// Two digits are as many as a range test can tell.
 double rounded(double rate) { return std::stod(fmt::format("{:.2g}", rate)); }
 
-int find_lr(const FindLrArguments& arguments, const Recipe& recipe, const CommandContext& context) {
-  if (recipe.checkpoint.resume != "none")
-    throw UserError("find lr starts from the initial weights; remove checkpoint.resume, or start from model.weights: " +
-                    recipe.checkpoint.resume);
+int find_lr(const FindLrArguments& arguments, Recipe recipe, const CommandContext& context) {
   if (base_learning_rate(recipe.optimizer) == 0)
     throw UserError("optimizer.lr must be above 0, because the rates of single parameters change in proportion to it");
-  const Recipe test = range_test(recipe, arguments);
+  const Recipe test = range_test(recipe, arguments, steps_of_checkpoint(recipe));
   const Machine machine = detect_machine(visible_devices(context.environment));
   make_plan(test, machine);  // reports what is wrong before anything is created
   Recipe named = recipe;
@@ -184,7 +193,8 @@ int find_lr(const FindLrArguments& arguments, const Recipe& recipe, const Comman
   create_folders(folder);
   const std::vector<RatePoint> points = run_test(test, folder, arguments);
   if (stop_signal() != 0) return 128 + stop_signal();
-  RateRange range = read_rate_range(points);
+  RateRange range = read_rate_range(
+      points, std::holds_alternative<SgdConfig>(recipe.optimizer) ? UpdateLength::gradient : UpdateLength::fixed);
   if (range.suggestion) range.suggestion = rounded(*range.suggestion);
   const Json json = result_json(points, range, recipe.name);
   write_file(folder / "result.json", json_text(json, 2) + "\n");

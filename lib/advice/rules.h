@@ -20,7 +20,7 @@ struct Situation {
   const RunTimes& times;
   const Limit& limit;
   std::optional<Roofline> peaks = {};          ///< null: not measured
-  std::optional<int64_t> page_faults = {};     ///< of a step
+  std::optional<double> page_faults = {};      ///< of a step
   std::optional<double> memory_peak_pct = {};  ///< of the device's memory
 
   /// A part's share of the time, from 0 to 1. "computing" is compute, memory bandwidth and launches together. "update"

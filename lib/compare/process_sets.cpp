@@ -2,8 +2,10 @@
 
 #include "base/philox.h"
 #include "compare/turn_taker.h"
+#include "statistics/sign_flips.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace trainopt {
 namespace {
@@ -33,15 +35,19 @@ class SetSampling {
 
   /// Creates set `number`, takes its rounds, and ends it. Throws what the arms throw; nothing of the set is then kept.
   void take_set(int64_t number) {
+    const auto began = Clock::now();
     const std::vector<WarmArm> arms = make_set(sets_, number, options_.seed);
+    start_s_ = seconds_since(began);
     if (number == 0) begin(arms);
     catch_up(arms);
     TurnTaker turns(arms, steps_, mix_key(options_.seed, static_cast<uint64_t>(number)));
+    const auto turns_began = Clock::now();
     std::vector<Round> rounds;
-    while (static_cast<int64_t>(rounds.size()) < sets_.rounds && (rounds.empty() || !observer_.stopped())) {
+    while (static_cast<int64_t>(rounds.size()) < rounds_ && (rounds.empty() || !observer_.stopped())) {
       rounds.push_back(turns.next());
       rounds.back().set = number;
     }
+    round_s_ = seconds_since(turns_began) / static_cast<double>(rounds.size());
     std::vector<ArmFacts> facts;
     for (const WarmArm& arm : arms) facts.push_back(arm.arm->facts());
     for (size_t i = 0; i < arms.size() && number > 0; ++i) add_to_mean(all.facts[i], facts[i], number);
@@ -53,6 +59,15 @@ class SetSampling {
   }
 
   const PairVerdicts& verdicts() const { return verdicts_; }
+
+  /// Only as many sets as the level requires can decide anything; more rounds of fewer sets cannot.
+  void fit_rounds(Clock::time_point until) {
+    const int64_t missing = pairs_for(pair_level(options_.level, sets_.make.size())) - verdicts_.measurements();
+    if (missing > 0) rounds_ = rounds_in_time(-seconds_since(until), missing, start_s_, round_s_, sets_.rounds);
+  }
+
+  /// About how long the next set takes.
+  double set_s() const { return start_s_ + static_cast<double>(rounds_) * round_s_; }
 
   Sampling all;
 
@@ -71,6 +86,8 @@ class SetSampling {
   PairVerdicts verdicts_;
   int looks_ = 0;
   std::vector<int64_t> steps_;
+  int64_t rounds_ = sets_.rounds;
+  double start_s_ = 0, round_s_ = 0;  // of the last set
 };
 
 }  // namespace
@@ -83,6 +100,11 @@ MakeArm fresh_arms(std::string name, ArmSpec spec, ArmFactory& factory, const Co
     if (set > 0) remove_first_steps(of_set.folder);
     return arm;
   };
+}
+
+int64_t rounds_in_time(double seconds, int64_t sets, double start_s, double round_s, int64_t most) {
+  const double of_set = seconds / static_cast<double>(std::max<int64_t>(1, sets)) - start_s;
+  return static_cast<int64_t>(std::clamp(std::floor(of_set / round_s), 1.0, static_cast<double>(most)));
 }
 
 Sampling sample_sets(const SetOptions& sets, const CompareOptions& options, Clock::time_point until,
@@ -102,6 +124,10 @@ Sampling sample_sets(const SetOptions& sets, const CompareOptions& options, Cloc
     all.seconds = seconds_since(sampling_began);
     if (!all.ended.empty()) break;
     set_s = std::max(set_s, seconds_since(began));
+    if (number == 0 && !options.repeats) {
+      sampling.fit_rounds(until);
+      set_s = sampling.set_s();
+    }
     all.ended = stop_reason(sampling.verdicts(), options, after(set_s), until, observer);
     if (!sets.may_decide && all.ended == "decided") all.ended = after(set_s) > until ? "budget" : "";
     if (all.ended == "budget" && number + 1 < sets.min_sets) all.ended.clear();

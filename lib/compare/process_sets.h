@@ -21,10 +21,14 @@ using SetCallback = std::function<void(std::span<const WarmArm> arms)>;
 struct SetOptions {
   std::vector<MakeArm> make;  ///< one for each arm
   SetCallback first_set;      ///< may be empty
-  int64_t rounds = 3;         ///< per set
+  int64_t rounds = 3;         ///< per set; fewer from the second set on, if the budget is too short for enough sets
   int64_t min_sets = 1;       ///< before the budget may end sampling
   bool may_decide = true;     ///< false: sampling continues until the budget is spent
 };
+
+/// How many rounds, 1 to `most`, each of `sets` sets can take in `seconds`, if a set takes `start_s` to start and
+/// `round_s` for each round.
+int64_t rounds_in_time(double seconds, int64_t sets, double start_s, double round_s, int64_t most);
 
 /// Sets of fresh processes take turns until every pair of arms is decided, the budget (`until`) or options.repeats ends
 /// sampling, or the observer stops it. The arms of a set are created in a random order. Each set is one measurement.

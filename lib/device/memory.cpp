@@ -9,6 +9,8 @@
 #include <c10/core/CachingDeviceAllocator.h>
 #include <c10/util/Exception.h>
 
+#include <sys/resource.h>
+
 #include <fstream>
 #include <new>
 #include <string>
@@ -56,6 +58,12 @@ double peak_memory_mib(c10::Device device) {
   for (std::string line; std::getline(status, line);)
     if (line.starts_with("VmHWM:")) return std::stod(line.substr(6)) / 1024.0;  // "VmHWM:   123456 kB"
   return 0;
+}
+
+int64_t page_faults() {
+  struct rusage usage {};
+  ::getrusage(RUSAGE_SELF, &usage);
+  return usage.ru_minflt;
 }
 
 void release_cached_memory(c10::Device device) {

@@ -31,6 +31,9 @@ std::optional<int64_t> free_memory_bytes(c10::Device device);
 /// Peak memory in MiB: on a GPU, the most that libtorch's allocator reserved since the last reset; on the CPU, the
 /// largest resident size of this process (VmHWM, because getrusage's figure also counts the program that started it).
 double peak_memory_mib(c10::Device device);
+/// Minor page faults (no disk access) of this process since it started: each maps a page of memory when it is first
+/// used.
+int64_t page_faults();
 /// Returns free memory in libtorch's cache to the device. Does nothing on the CPU.
 void release_cached_memory(c10::Device device);
 /// Whether `error` is a failed allocation, by libtorch or the language, on any device. A failed CPU allocation in

@@ -14,9 +14,10 @@ namespace {
 const std::vector<std::string> kFixed{"model",          "seed",        "optimizer",       "average",
                                       "data.dataset",   "data.size",   "data.image_size", "data.shuffle",
                                       "data.drop_last", "data.decode", "data.transforms", "data.token_bits"};
-const std::vector<std::string> kNoted{
-    "optimizations", "scheduler", "train.label_smoothing", "train.max_grad_norm", "train.clip_value",
-    "deterministic", "device",    "num_threads",           "data.padding"};
+const std::vector<std::string> kNoted{"optimizations",    "optimizer.lr",          "optimizer.adamw_lr",
+                                      "scheduler",        "train.label_smoothing", "train.max_grad_norm",
+                                      "train.clip_value", "deterministic",         "device",
+                                      "num_threads",      "data.padding"};
 
 bool among(const std::string& key, const std::vector<std::string>& keys) {
   return std::any_of(keys.begin(), keys.end(),
@@ -73,11 +74,11 @@ std::vector<std::string> check_resume(const Recipe& stored, const Recipe& now, i
   const auto free = free_keys();
   for (const auto& [key, change] : changes(stored, now)) {
     if (among(key, free)) continue;
-    if (among(key, kFixed))
-      refuse(key, change);
-    else if (among(key, kNoted))
+    if (among(key, kNoted))
       notes.push_back(fmt::format("differs from the checkpoint, so numbers may change from now on: {}: {}, was {}", key,
                                   change.now, change.before));
+    else if (among(key, kFixed))
+      refuse(key, change);
   }
   const int64_t before = global_batch(stored, stored_ranks), after = global_batch(now, ranks);
   if (before != after)

@@ -10,8 +10,8 @@ namespace trainopt {
 
 /// Throws UserError(checkpoint) naming every key that changed but must not: model, seed, data, global batch and
 /// optimizer define what is trained. Returns notes about changed keys that are allowed but affect the numbers from here
-/// on: switches, schedule, clipping. All other keys (logging, workers, limits, checkpoints, how ranks share the work)
-/// may change without a note.
+/// on: switches, learning rate, schedule, clipping. All other keys (logging, workers, limits, checkpoints, how ranks
+/// share the work) may change without a note.
 std::vector<std::string> check_resume(const Recipe& stored, const Recipe& now, int64_t stored_ranks = 1,
                                       int64_t ranks = 1);
 

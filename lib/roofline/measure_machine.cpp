@@ -16,6 +16,7 @@
 #include <ATen/detail/CUDAHooksInterface.h>
 #include <ATen/ops/mm.h>
 
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -103,6 +104,22 @@ double operation_us(c10::Device device) {
   return shortest_s(device, step, {.seconds = 0.3}) / 100 * 1e6;
 }
 
+/// What a program pays whose C library returns freed memory to the system. Pages of the size that the system gives.
+std::optional<double> page_fault_us() {
+  constexpr size_t kBytes = size_t{32} << 20, kSmallestPage = 4096;
+  int64_t faults = 0;
+  const auto touch = [&] {
+    const int64_t before = page_faults();
+    void* memory = ::mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) return;
+    for (size_t at = 0; at < kBytes; at += kSmallestPage) static_cast<volatile char*>(memory)[at] = 1;
+    ::munmap(memory, kBytes);
+    faults = page_faults() - before;
+  };
+  const double seconds = shortest_s(c10::Device(c10::kCPU), touch, {.seconds = 0.3, .one_s = 0});
+  return faults > 0 ? std::optional(seconds / static_cast<double>(faults) * 1e6) : std::nullopt;
+}
+
 struct DiskRates {
   double read = 0, write = 0;  ///< bytes per second
 };
@@ -186,6 +203,8 @@ Roofline measure_machine(c10::Device device, const RooflineKey& key, const Measu
   }
   next("small operations");
   roofline.operation_us = operation_us(device);
+  next("page faults");
+  roofline.page_fault_us = page_fault_us();
   next("disk");
   try {
     const DiskRates disk = disk_rates(options.disk_folder, options.seconds);

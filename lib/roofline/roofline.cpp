@@ -45,6 +45,7 @@ Json to_json(const Roofline& roofline) {
                {"disk_write_bytes_per_s", json_of(roofline.disk_write_bytes_per_s)},
                {"disk_folder", roofline.disk_folder},
                {"operation_us", json_of(roofline.operation_us)},
+               {"page_fault_us", json_of(roofline.page_fault_us)},
                {"exchanges", Json::object()},
                {"wall_s", roofline.wall_s}};
   for (const auto& [type, peak] : roofline.products)
@@ -69,6 +70,7 @@ Roofline roofline_from(const Json& json) {
   roofline.disk_write_bytes_per_s = number(json.at("disk_write_bytes_per_s"));
   roofline.disk_folder = json.at("disk_folder");
   roofline.operation_us = number(json.at("operation_us"));
+  roofline.page_fault_us = number(json.at("page_fault_us"));
   for (const auto& [job, peaks] : json.at("exchanges").items())
     for (const Json& peak : peaks)
       roofline.exchanges[job].push_back({.collective = peak.at("collective"),
@@ -94,6 +96,7 @@ std::string roofline_text(const Roofline& roofline) {
     row("  from pinned memory", rate(roofline.pinned_copy_bytes_per_s));
   }
   if (roofline.operation_us) row("small operation", fmt::format("{:.2f} us of the host", *roofline.operation_us));
+  if (roofline.page_fault_us) row("page fault", fmt::format("{:.2f} us of a thread", *roofline.page_fault_us));
   row("disk, reading", rate(roofline.disk_read_bytes_per_s));
   row("disk, writing", fmt::format("{}, in {}", rate(roofline.disk_write_bytes_per_s), roofline.disk_folder));
   for (const auto& [job, peaks] : roofline.exchanges) {

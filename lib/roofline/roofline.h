@@ -49,6 +49,8 @@ struct Roofline {
   std::optional<double> disk_write_bytes_per_s;     ///< including fsync
   std::string disk_folder;                          ///< where that was measured
   std::optional<double> operation_us;               ///< of the host, for a small operation of libtorch
+  /// Of one thread of the host, to map a page that is used for the first time, and to unmap it.
+  std::optional<double> page_fault_us;
   std::map<std::string, std::vector<ExchangePeak>> exchanges;  ///< by job: "gloo, 2 ranks on 1 machine"
   double wall_s = 0;                                           ///< that the measurement took
 };

@@ -10,9 +10,15 @@
 namespace trainopt {
 namespace {
 
-/// What the rate of the lowest loss is divided by. There, training is about to fail: that loss is still that of a few
-/// steps, and a run at this rate takes more.
-constexpr double kMargin = 4;
+/// What part of the rate of the lowest loss is suggested. There, training is about to fail: that loss is still that of
+/// a few steps, and a run at this rate takes more. Measured on four jobs (scripts/bench/results/find_lr.md).
+struct Margin {
+  double divisor;
+  const char* words;
+};
+Margin margin_of(UpdateLength length) {
+  return length == UpdateLength::gradient ? Margin{4, "a quarter"} : Margin{1.5, "two thirds"};
+}
 /// The loss must fall by at least this share of its first value to show anything.
 constexpr double kLeastFall = 0.02;
 
@@ -34,7 +40,7 @@ std::vector<double> smooth(const std::vector<double>& losses) {
 
 }  // namespace
 
-RateRange read_rate_range(const std::vector<RatePoint>& points) {
+RateRange read_rate_range(const std::vector<RatePoint>& points, UpdateLength length) {
   TRAINOPT_CHECK(points.size() >= kFewestPoints);
   std::vector<double> losses;
   for (const RatePoint& point : points) {
@@ -67,9 +73,10 @@ RateRange read_rate_range(const std::vector<RatePoint>& points) {
   } else if (!range.failed && range.lowest + 1 == range.smoothed.size()) {
     range.reason = fmt::format("the loss still falls at the highest rate, {:.3g}; try higher ones", points.back().rate);
   } else {
-    range.suggestion = lowest_rate / kMargin;
+    const Margin margin = margin_of(length);
+    range.suggestion = lowest_rate / margin.divisor;
     range.reason =
-        fmt::format("a quarter of {:.3g}, at which the loss was lowest{}", lowest_rate,
+        fmt::format("{} of {:.3g}, at which the loss was lowest{}", margin.words, lowest_rate,
                     range.failed ? fmt::format("; training failed at {:.3g}", points[*range.failed].rate) : "");
   }
   return range;

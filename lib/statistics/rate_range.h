@@ -22,8 +22,14 @@ struct RateRange {
   std::string reason;                ///< why this one, or why none
 };
 
+/// What the length of an update depends on, apart from the rate.
+enum class UpdateLength {
+  gradient,  ///< as in SGD: too high a rate makes the weights, and so the gradients, grow without bound
+  fixed      ///< as in AdamW, LAMB or Lion: the gradient is divided by its size, so too high a rate fails slowly
+};
+
 /// `points`: in the order of their rates, which grow; at least kFewestPoints.
 inline constexpr size_t kFewestPoints = 10;
-RateRange read_rate_range(const std::vector<RatePoint>& points);
+RateRange read_rate_range(const std::vector<RatePoint>& points, UpdateLength length);
 
 }  // namespace trainopt

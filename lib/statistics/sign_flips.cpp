@@ -20,6 +20,13 @@ constexpr size_t kWalks = 8;
 
 }  // namespace
 
+int64_t pairs_for(double level) {
+  TRAINOPT_CHECK(level > 0 && level < 1);
+  int64_t pairs = 1;
+  while (2 * std::pow(0.5, static_cast<double>(pairs)) > (1 - level) * (1 + 1e-9)) ++pairs;
+  return pairs;
+}
+
 double total_ratio(std::span<const PairedTimes> pairs) {
   PairedTimes sum;
   for (const PairedTimes& pair : pairs) sum = {sum.a + pair.a, sum.b + pair.b};

@@ -15,6 +15,10 @@ struct PairedTimes {
 /// The highest confidence level for which SignFlipTest has enough patterns: at least one of 2¹⁶ at either end.
 inline constexpr double kHighestLevel = 0.99995;
 
+/// The fewest pairs with which a test by their signs, SignFlipTest or the signed-rank test, can reach `level` in (0,
+/// 1).
+int64_t pairs_for(double level);
+
 /// The ratio of total times, Σa / Σb: the ratio of B's throughput to A's.
 double total_ratio(std::span<const PairedTimes> pairs);
 

@@ -64,11 +64,4 @@ TargetRatio target_ratio(std::span<const PairToTarget> pairs, double level) {
   return result;
 }
 
-int64_t pairs_for(double level) {
-  TRAINOPT_CHECK(level > 0 && level < 1);
-  int64_t pairs = 1;
-  while (2 * std::pow(0.5, static_cast<double>(pairs)) > (1 - level) * (1 + 1e-9)) ++pairs;
-  return pairs;
-}
-
 }  // namespace trainopt

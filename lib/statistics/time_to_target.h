@@ -36,7 +36,4 @@ struct TargetRatio {
 /// sooner, nobody knows who would have been first (Gehan 1965).
 TargetRatio target_ratio(std::span<const PairToTarget> pairs, double level);
 
-/// The fewest pairs that can reach `level` in (0, 1).
-int64_t pairs_for(double level);
-
 }  // namespace trainopt

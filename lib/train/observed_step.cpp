@@ -1,21 +1,14 @@
 #include "train/observed_step.h"
 
 #include "device/device_allocator.h"
+#include "device/memory.h"
 #include "train/optimizer.h"
 #include "train/parameter_store.h"
-
-#include <sys/resource.h>
 
 #include <algorithm>
 
 namespace trainopt {
 namespace {
-
-int64_t page_faults() {
-  struct rusage usage {};
-  ::getrusage(RUSAGE_SELF, &usage);
-  return usage.ru_minflt;
-}
 
 CachingAllocator::Stats allocator_stats() {
   const CachingAllocator* allocator = installed_caching_allocator();

@@ -1,6 +1,7 @@
 #include "train/step_memory.h"
 
 #include "base/error.h"
+#include "device/memory.h"
 #include "model/model.h"
 #include "train/autograd_hooks.h"
 #include "train/memory_snapshot.h"
@@ -13,6 +14,7 @@ namespace trainopt {
 namespace {
 
 constexpr int64_t kStepsPerLeakSearch = 10;
+constexpr int64_t kFirstSteps = 10;  ///< in which memory is still being laid out
 
 class MemoryLabelledUnit : public WrappedUnit {
  public:
@@ -42,6 +44,7 @@ void StepMemory::attach(Model& model, std::string snapshots) {
 }
 
 void StepMemory::begin_step(int64_t step) {
+  page_faults_at_start_ = page_faults();
   if (recorder_ && recorder_->listens()) recorder_->begin_step(step);
 }
 
@@ -50,6 +53,10 @@ void StepMemory::file_gradients(const ParameterStore& parameters) {
 }
 
 void StepMemory::end_step(int64_t step, bool observed, StepTrace& trace) {
+  if (++steps_ > kFirstSteps) {
+    ++trace.later_steps;
+    trace.later_page_faults += page_faults() - page_faults_at_start_;
+  }
   if (!recorder_ || !recorder_->listens()) return;
   if (observed) trace.memory = recorder_->peak();
   if (!whole_run_) {

@@ -25,7 +25,7 @@ class StepMemory {
   /// Files gradients as such, which only the store can tell from the rest of what backward allocates. Call it while
   /// they are there.
   void file_gradients(const ParameterStore& parameters);
-  /// `observed`: this is the step whose peak the trace keeps.
+  /// `observed`: this is the step whose peak the trace keeps. Counts page faults in any case.
   void end_step(int64_t step, bool observed, StepTrace& trace);
   /// When memory ran out in `step`: keeps its peak in the trace, and writes a snapshot if the whole run is recorded.
   void out_of_memory(int64_t step, c10::Device device, StepTrace& trace);
@@ -39,6 +39,7 @@ class StepMemory {
   bool whole_run_;
   std::string snapshots_;
   MemorySpikes spikes_;
+  int64_t steps_ = 0, page_faults_at_start_ = 0;
 };
 
 }  // namespace trainopt

@@ -68,6 +68,8 @@ struct StepTrace {
   double float32_product_error =
       0;                           ///< float32_product_error() before the step; 0: not measured (full float32, or CPU)
   int64_t page_faults = 0;         ///< minor page faults (no disk access) of the process during the step
+  int64_t later_steps = 0;         ///< of this process, without the first ten, in which memory is still being laid out
+  int64_t later_page_faults = 0;   ///< in these steps
   int64_t parameters = 0;          ///< number of tensors that this rank updates
   int64_t gradients_at_start = 0;  ///< number of gradients that existed before the step's first backward
   int64_t parameter_bytes = 0, gradient_bytes = 0, optimizer_bytes = 0;  ///< held by this rank

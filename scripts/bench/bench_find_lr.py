@@ -12,7 +12,9 @@ from pathlib import Path
 
 import common
 
-GRID = [10 ** (exponent / 4) for exponent in range(-16, 5)]  # four a decade, 1e-4 to 10
+# Four rates a decade, around what is usual for such optimizers.
+GRID = {"sgd": [10 ** (i / 4) for i in range(-12, 1)], "adamw": [10 ** (i / 4) for i in range(-14, -3)]}
+GRID["lamb"] = [rate * 10 for rate in GRID["adamw"]]
 NORMALIZE = {"normalize": {"mean": 0.5, "std": 0.5}}
 
 
@@ -26,7 +28,7 @@ def digits(folder: Path, model: dict, optimizer: dict, batch: int, top1_pct: flo
             "transforms": [{"resize": size}, NORMALIZE],
         },
         "optimizer": optimizer,
-        "train": {"max_steps": 1000, "target": {"top1_pct": top1_pct}},
+        "train": {"max_steps": 600, "target": {"top1_pct": top1_pct}},
     }
 
 
@@ -35,7 +37,7 @@ def text(folder: Path) -> dict:
         "model": {"name": "gpt2", "layers": 2, "heads": 4, "width": 64, "context": 64, "vocabulary": 256},
         "data": {"dataset": "tokens", "path": str(folder / "text/train.bin"), "batch_size": 16},
         "optimizer": {"name": "adamw", "lr": 0.001, "betas": [0.9, 0.99]},
-        "train": {"max_steps": 1000, "max_grad_norm": 1.0, "target": {"loss": 2.9}},
+        "train": {"max_steps": 600, "max_grad_norm": 1.0, "target": {"loss": 2.9}},
         "evaluation": {"path": str(folder / "text/val.bin"), "batch_size": 64},
         "optimizations": {"fused_kernels": True, "host_allocator": True},
     }
@@ -91,9 +93,12 @@ def measure(folder: Path, name: str, recipe: Path, seeds: range) -> dict:
     for seed in seeds:
         out = folder / f"found-{recipe.stem}-{seed}"
         found.append(common.trainopt_json("find", "lr", recipe, f"seed={seed}", "--run-dir", out, "--json"))
-    rates = [each["suggestion"] or GRID[0] for each in found]
+    rates = [each["suggestion"] or 0.0 for each in found]
     steps = [steps_to_target(recipe, rate, seed, folder) for rate, seed in zip(rates, seeds, strict=True)]
-    grid = {rate: statistics.median(steps_to_target(recipe, rate, seed, folder) for seed in seeds) for rate in GRID}
+    grid_rates = GRID[name.split(", ")[1]]
+    grid = {
+        rate: statistics.median(steps_to_target(recipe, rate, seed, folder) for seed in seeds) for rate in grid_rates
+    }
     best = min(grid, key=grid.get)
     row = {
         "job": name,

@@ -453,7 +453,7 @@ def test_what_may_change(again, eight):
         ("seed", ["seed=1"]),
         ("data.size", ["data.size=72"]),
         ("data.transforms", ["data.transforms=[{resize: 8}]"]),
-        ("optimizer.lr", ["optimizer.lr=0.02"]),
+        ("optimizer.momentum", ["optimizer.momentum=0.5"]),
         ("optimizer.name", ["optimizer={name: adam}"]),
         ("global batch", ["data.batch_size=4"]),
     ],

@@ -16,7 +16,7 @@ def environment_of(folder):
 def test_peaks_are_measured_once(trainopt):
     first = trainopt(*QUICK, "--json").json()
     assert first["products"]["float32"]["flops_per_s"] > 1e6 and first["memory_bytes_per_s"] > 1e6
-    assert first["disk_read_bytes_per_s"] > 0 and first["operation_us"] > 0
+    assert first["disk_read_bytes_per_s"] > 0 and first["operation_us"] > 0 and first["page_fault_us"] > 0
     assert first["pinned_copy_bytes_per_s"] is None, "a CPU's batches are not copied"
     assert trainopt(*QUICK, "--json").json() == first, "kept"
     assert trainopt(*QUICK, "--json", "--again").json()["wall_s"] != first["wall_s"]

@@ -158,6 +158,23 @@ TEST_CASE("the update counts with the starts of its operations") {
   CHECK(find(run.proposals(), "fused_optimizer")->ratio == Approx(1 / (1 - 0.5 * 0.6)));
 }
 
+TEST_CASE("kept memory saves what the page faults of a step take on this machine") {
+  Run run({"optimizations.host_allocator=false"}, {{.name = "compute", .share_pct = 80}});
+  const auto estimate = [&](std::optional<double> faults, std::optional<double> fault_us) {
+    Situation situation = run.situation();
+    situation.page_faults = faults;
+    situation.peaks.emplace().page_fault_us = fault_us;
+    const auto proposals = propose(situation);
+    const Proposal* proposal = find(proposals, "host_allocator");
+    return proposal ? proposal->ratio : 1;
+  };
+  CHECK(estimate(10'000, 2) == Approx(1 / (1 - 0.2)));  // 20 of 100 ms
+  CHECK(estimate(10'000, std::nullopt) == Approx(1 / (1 - 0.025)));
+  CHECK(estimate(100'000, 2) == Approx(1 / (1 - 0.4)));  // half of all computing at most
+  CHECK(estimate(10, 2) == 1);
+  CHECK(estimate(std::nullopt, 2) == 1);
+}
+
 TEST_CASE("16 bits are proposed where they are faster, and given up where they are slower") {
   const auto proposals = [](const Words& words, double flops_of_bfloat16) {
     const Run run(words, {{"compute", 100}});

@@ -289,6 +289,14 @@ TEST_CASE("a set of processes is one measurement, and its arms are created in a 
   CHECK(rotation_text(r, false).find("30 sets of processes, 90 rounds of 6 turns of 1 step") != std::string::npos);
 }
 
+TEST_CASE("sets of processes get fewer rounds where the level needs more sets than the time allows") {
+  CHECK(rounds_in_time(100, 10, 2, 1, 3) == 3);
+  CHECK(rounds_in_time(40, 10, 2, 1, 3) == 2);
+  CHECK(rounds_in_time(29, 10, 2, 1, 3) == 1);  // too little in any case
+  CHECK(rounds_in_time(-1, 10, 2, 1, 3) == 1);
+  CHECK(rounds_in_time(100, 0, 2, 1, 3) == 3);
+}
+
 TEST_CASE("the values of --each are split outside brackets and quotes") {
   CHECK(each_values("data.num_workers=0, 2,4").values == std::vector<std::string>{"0", "2", "4"});
   CHECK(each_values("a.b=[1, 2],{c: [3, 4], d: ']'},\"x, \\\", y\",'it''s, so'").values ==

@@ -65,9 +65,10 @@ TEST_CASE("the CPU's peaks are measured") {
   CHECK(roofline.disk_read_bytes_per_s.value() > 0);
   CHECK(roofline.disk_write_bytes_per_s.value() > 0);
   CHECK(roofline.operation_us.value() > 0);
+  CHECK(roofline.page_fault_us.value() > 0);
   CHECK_FALSE(roofline.pinned_copy_bytes_per_s);  // a CPU's batches are not copied
   CHECK(std::filesystem::is_empty(folder.path()));
-  CHECK(said.size() == 5);
+  CHECK(said.size() == 6);
 }
 
 TEST_CASE("a data sheet's peak is given for exactly the devices that have one") {

@@ -21,13 +21,15 @@ std::vector<RatePoint> points_of(const std::function<double(double rate)>& loss)
   return points;
 }
 
+RateRange read_sgd(const std::vector<RatePoint>& points) { return read_rate_range(points, UpdateLength::gradient); }
+
 /// Falls from 2.3 to 0.8 around 1e-3, and rises from 0.1 on.
 double usual(double rate) { return 2.3 - 1.5 / (1 + 1e-3 / rate) + 40 * std::max(0.0, rate - 0.1); }
 
 }  // namespace
 
 TEST_CASE("the suggested rate is well below that of the lowest loss") {
-  const RateRange range = read_rate_range(points_of(usual));
+  const RateRange range = read_sgd(points_of(usual));
   const double lowest = points_of(usual)[range.lowest].rate;
   CHECK(lowest > 0.04);
   CHECK(lowest < 0.11);
@@ -37,13 +39,15 @@ TEST_CASE("the suggested rate is well below that of the lowest loss") {
   CHECK(points_of(usual)[*range.failed].rate < 0.3);
   CHECK(range.smoothed.size() == *range.failed + 1);
   CHECK_THAT(range.reason, ContainsSubstring("a quarter of") && ContainsSubstring("training failed at"));
+  const RateRange fixed = read_rate_range(points_of(usual), UpdateLength::fixed);
+  CHECK(*fixed.suggestion == lowest / 1.5);
+  CHECK_THAT(fixed.reason, ContainsSubstring("two thirds of"));
 }
 
 TEST_CASE("noise of single steps does not decide") {
   int step = 0;
-  const RateRange calm = read_rate_range(points_of(usual)), noisy = read_rate_range(points_of([&](double rate) {
-                                                              return usual(rate) + 0.1 * std::sin(37.0 * ++step);
-                                                            }));
+  const RateRange calm = read_sgd(points_of(usual)),
+                  noisy = read_sgd(points_of([&](double rate) { return usual(rate) + 0.1 * std::sin(37.0 * ++step); }));
   REQUIRE(noisy.suggestion);
   CHECK(std::abs(std::log(*noisy.suggestion / *calm.suggestion)) < 0.5);
 }
@@ -51,22 +55,22 @@ TEST_CASE("noise of single steps does not decide") {
 TEST_CASE("a loss that is not finite ends the test, however early") {
   const double nan = std::numeric_limits<double>::quiet_NaN();
   const auto points = points_of([&](double rate) { return rate < 0.05 ? usual(rate) : nan; });
-  const RateRange range = read_rate_range(points);
+  const RateRange range = read_sgd(points);
   REQUIRE(range.failed);
   CHECK(points[*range.failed].rate == Approx(0.05).epsilon(0.2));
   REQUIRE(range.suggestion);
   CHECK(*range.suggestion < 0.0126);
-  const RateRange at_once = read_rate_range(points_of([&](double) { return nan; }));
+  const RateRange at_once = read_sgd(points_of([&](double) { return nan; }));
   CHECK_FALSE(at_once.suggestion);
   CHECK(at_once.smoothed.empty());
   CHECK_THAT(at_once.reason, ContainsSubstring("not finite from 1e-06 on"));
 }
 
 TEST_CASE("without a fall or a rise there is no suggestion, and the reason says why") {
-  const RateRange flat = read_rate_range(points_of([](double) { return 2.3; }));
+  const RateRange flat = read_sgd(points_of([](double) { return 2.3; }));
   CHECK_FALSE(flat.suggestion);
   CHECK_THAT(flat.reason, ContainsSubstring("fell at no rate"));
-  const RateRange falling = read_rate_range(points_of([](double rate) { return 2.3 - 1.5 / (1 + 1 / rate); }));
+  const RateRange falling = read_sgd(points_of([](double rate) { return 2.3 - 1.5 / (1 + 1 / rate); }));
   CHECK_FALSE(falling.suggestion);
   CHECK_THAT(falling.reason, ContainsSubstring("still falls at the highest rate, 10"));
 }
