@@ -129,7 +129,7 @@ def test_a_range_test_that_diverges_at_once(trainopt):
         (["--steps", "3"], "--steps must be 20"),
         (["--apply", "tiny.yaml"], "exists already"),
         (["optimizer.lr=0"], "optimizer.lr must be above 0"),
-        (["checkpoint.resume=auto"], "needs the path of a checkpoint"),
+        (["checkpoint.resume=auto", "run_dir=run"], "needs the path of a checkpoint"),
         (["checkpoint.resume=somewhere"], "somewhere"),
     ],
 )
