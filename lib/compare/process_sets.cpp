@@ -28,8 +28,8 @@ void add_to_mean(ArmFacts& before, const ArmFacts& facts, int64_t sets) {
 
 class SetSampling {
  public:
-  SetSampling(const SetOptions& sets, const CompareOptions& options, const Observer& observer)
-      : sets_(sets), options_(options), observer_(observer), verdicts_(sets.make.size(), {}) {
+  SetSampling(const SetOptions& sets, const CompareOptions& options, Clock::time_point until, const Observer& observer)
+      : sets_(sets), options_(options), until_(until), observer_(observer), verdicts_(sets.make.size(), {}) {
     all.own_processes = true;
   }
 
@@ -46,8 +46,9 @@ class SetSampling {
     while (static_cast<int64_t>(rounds.size()) < rounds_ && (rounds.empty() || !observer_.stopped())) {
       rounds.push_back(turns.next());
       rounds.back().set = number;
+      round_s_ = seconds_since(turns_began) / static_cast<double>(rounds.size());
+      if (number == 0 && rounds.size() == 1 && !options_.repeats) fit_rounds();
     }
-    round_s_ = seconds_since(turns_began) / static_cast<double>(rounds.size());
     std::vector<ArmFacts> facts;
     for (const WarmArm& arm : arms) facts.push_back(arm.arm->facts());
     for (size_t i = 0; i < arms.size() && number > 0; ++i) add_to_mean(all.facts[i], facts[i], number);
@@ -60,18 +61,18 @@ class SetSampling {
 
   const PairVerdicts& verdicts() const { return verdicts_; }
 
-  /// Only as many sets as the level requires can decide anything; more rounds of fewer sets cannot.
-  void fit_rounds(Clock::time_point until) {
-    const int64_t missing = pairs_for(pair_level(options_.level, sets_.make.size())) - verdicts_.measurements();
-    if (missing > 0) rounds_ = rounds_in_time(-seconds_since(until), missing, start_s_, round_s_, sets_.rounds);
-  }
-
   /// About how long the next set takes.
   double set_s() const { return start_s_ + static_cast<double>(rounds_) * round_s_; }
 
   Sampling all;
 
  private:
+  /// After the first round. Fewer sets than the level requires decide nothing, however many rounds they have.
+  void fit_rounds() {
+    const int64_t needed = pairs_for(pair_level(options_.level, sets_.make.size()));
+    rounds_ = rounds_in_time(-seconds_since(until_), needed - 1, start_s_, round_s_, sets_.rounds);
+  }
+
   void begin(const std::vector<WarmArm>& arms) {
     steps_ = turn_steps(arms, options_.turn_s);  // the same in all sets
     all.longest_stall = longest_stall(turn_seconds(arms, steps_));
@@ -82,6 +83,7 @@ class SetSampling {
 
   const SetOptions& sets_;
   const CompareOptions& options_;
+  Clock::time_point until_;
   const Observer& observer_;
   PairVerdicts verdicts_;
   int looks_ = 0;
@@ -110,7 +112,7 @@ int64_t rounds_in_time(double seconds, int64_t sets, double start_s, double roun
 Sampling sample_sets(const SetOptions& sets, const CompareOptions& options, Clock::time_point until,
                      const Observer& observer, const LookCallback& look) {
   const auto sampling_began = Clock::now();
-  SetSampling sampling(sets, options, observer);
+  SetSampling sampling(sets, options, until, observer);
   Sampling& all = sampling.all;
   double set_s = 0;  // the longest so far: a set that would not end in time is not started
   for (int64_t number = 0; all.ended.empty(); ++number) {
@@ -124,10 +126,7 @@ Sampling sample_sets(const SetOptions& sets, const CompareOptions& options, Cloc
     all.seconds = seconds_since(sampling_began);
     if (!all.ended.empty()) break;
     set_s = std::max(set_s, seconds_since(began));
-    if (number == 0 && !options.repeats) {
-      sampling.fit_rounds(until);
-      set_s = sampling.set_s();
-    }
+    if (number == 0) set_s = sampling.set_s();  // without what only the first set does
     all.ended = stop_reason(sampling.verdicts(), options, after(set_s), until, observer);
     if (!sets.may_decide && all.ended == "decided") all.ended = after(set_s) > until ? "budget" : "";
     if (all.ended == "budget" && number + 1 < sets.min_sets) all.ended.clear();

@@ -21,7 +21,7 @@ using SetCallback = std::function<void(std::span<const WarmArm> arms)>;
 struct SetOptions {
   std::vector<MakeArm> make;  ///< one for each arm
   SetCallback first_set;      ///< may be empty
-  int64_t rounds = 3;         ///< per set; fewer from the second set on, if the budget is too short for enough sets
+  int64_t rounds = 3;         ///< per set; fewer if the budget is too short for as many sets as the level needs
   int64_t min_sets = 1;       ///< before the budget may end sampling
   bool may_decide = true;     ///< false: sampling continues until the budget is spent
 };
