@@ -125,8 +125,8 @@ Sampling sample_sets(const SetOptions& sets, const CompareOptions& options, Cloc
     }
     all.seconds = seconds_since(sampling_began);
     if (!all.ended.empty()) break;
-    set_s = std::max(set_s, seconds_since(began));
-    if (number == 0) set_s = sampling.set_s();  // without what only the first set does
+    // The first set also compares the numbers, which later ones do not.
+    set_s = number == 0 ? sampling.set_s() : std::max(set_s, seconds_since(began));
     all.ended = stop_reason(sampling.verdicts(), options, after(set_s), until, observer);
     if (!sets.may_decide && all.ended == "decided") all.ended = after(set_s) > until ? "budget" : "";
     if (all.ended == "budget" && number + 1 < sets.min_sets) all.ended.clear();

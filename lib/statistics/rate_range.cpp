@@ -11,7 +11,7 @@ namespace trainopt {
 namespace {
 
 /// What part of the rate of the lowest loss is suggested. There, training is about to fail: that loss is still that of
-/// a few steps, and a run at this rate takes more. Measured on four jobs (scripts/bench/results/find_lr.md).
+/// a few steps, and a run at this rate takes more. Measured on two jobs (scripts/bench/results/find_lr.md).
 struct Margin {
   double divisor;
   const char* words;

@@ -1,4 +1,4 @@
-// What a trainer does for a MemoryRecorder, if it has one.
+// What a trainer does for a MemoryRecorder, if it has one. Also counts page faults.
 #pragma once
 
 #include "train/memory_findings.h"
@@ -13,7 +13,7 @@ struct StepTrace;
 
 class StepMemory {
  public:
-  /// `recorder`: may be null, then nothing here does anything. `whole_run`: record until the end, and look for leaks
+  /// `recorder`: may be null, then only page faults are counted. `whole_run`: record until the end, and look for leaks
   /// and spikes; otherwise recording ends with the observed step.
   StepMemory(MemoryRecorder* recorder, bool whole_run) : recorder_(recorder), whole_run_(whole_run) {}
 
@@ -25,7 +25,7 @@ class StepMemory {
   /// Files gradients as such, which only the store can tell from the rest of what backward allocates. Call it while
   /// they are there.
   void file_gradients(const ParameterStore& parameters);
-  /// `observed`: this is the step whose peak the trace keeps. Counts page faults in any case.
+  /// `observed`: this is the step whose peak the trace keeps.
   void end_step(int64_t step, bool observed, StepTrace& trace);
   /// When memory ran out in `step`: keeps its peak in the trace, and writes a snapshot if the whole run is recorded.
   void out_of_memory(int64_t step, c10::Device device, StepTrace& trace);

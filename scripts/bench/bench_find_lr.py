@@ -94,7 +94,10 @@ def measure(folder: Path, name: str, recipe: Path, seeds: range) -> dict:
         out = folder / f"found-{recipe.stem}-{seed}"
         found.append(common.trainopt_json("find", "lr", recipe, f"seed={seed}", "--run-dir", out, "--json"))
     rates = [each["suggestion"] or 0.0 for each in found]
-    steps = [steps_to_target(recipe, rate, seed, folder) for rate, seed in zip(rates, seeds, strict=True)]
+    steps = [
+        steps_to_target(recipe, rate, seed, folder) if rate > 0 else math.inf
+        for rate, seed in zip(rates, seeds, strict=True)
+    ]
     grid_rates = GRID[name.split(", ")[1]]
     grid = {
         rate: statistics.median(steps_to_target(recipe, rate, seed, folder) for seed in seeds) for rate in grid_rates

@@ -479,6 +479,14 @@ def test_what_may_not_change(again, key, overrides):
     assert after == before
 
 
+def test_the_rate_may_change_with_a_note(again):
+    result = again(
+        "run", "tiny.yaml", "--run-dir", "out", "checkpoint.resume=auto", "train.max_steps=9", "optimizer.lr=0.02"
+    )
+    assert result.code == 0 and "numbers may change from now on: optimizer.lr: 0.02" in result.out + result.err, result
+    assert records(again.folder / "out")[-1]["learning_rate"] == 0.02
+
+
 def test_other_data_is_refused(pictures):
     file = pictures.folder / "data/data_batch_1.bin"
     straight(pictures, 2, folder="out")

@@ -295,6 +295,21 @@ TEST_CASE("sets of processes get fewer rounds where the level needs more sets th
   CHECK(rounds_in_time(29, 10, 2, 1, 3) == 1);  // too little in any case
   CHECK(rounds_in_time(-1, 10, 2, 1, 3) == 1);
   CHECK(rounds_in_time(100, 0, 2, 1, 3) == 3);
+
+  const auto machine = std::make_shared<SimulatedMachine>(1, 0.005);
+  SetOptions sets{.make = {}, .first_set = {}, .min_sets = 4};
+  for (size_t i = 0; i < 2; ++i)
+    sets.make.push_back(
+        [&, i](int64_t) { return warm_up(kNames[i], std::make_shared<ScriptedArm>(machine, 0.1), {}); });
+  CompareOptions options;
+  options.turn_s = 1e-9;
+  const auto rounds = [&](Clock::time_point until) {
+    const Sampling sampling = sample_sets(sets, options, until, {}, [](const Sampling&, const PairVerdicts&) {});
+    return sampling.rounds.size();
+  };
+  CHECK(rounds(Clock::now()) == 4);  // one in each of the four sets
+  options.repeats = 4;
+  CHECK(rounds(Clock::now()) == 12);
 }
 
 TEST_CASE("the values of --each are split outside brackets and quotes") {

@@ -6,6 +6,10 @@
 #include "support/plans.h"
 #include "train/memory_report.h"
 #include "train/memory_snapshot.h"
+#include "train/step_memory.h"
+#include "train/step_trace.h"
+
+#include <sys/mman.h>
 
 using namespace trainopt;
 using namespace trainopt::test;
@@ -62,6 +66,29 @@ StepTrace trace_of(const Plan& plan) {
 }
 
 }  // namespace
+
+TEST_CASE("page faults are counted in the steps after the first ten, and not between steps") {
+  constexpr size_t kPages = 512, kPage = 4096;
+  const auto touch = [] {
+    void* memory = ::mmap(nullptr, kPages * kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    REQUIRE(memory != MAP_FAILED);
+    ::madvise(memory, kPages * kPage, MADV_NOHUGEPAGE);
+    for (size_t page = 0; page < kPages; ++page) static_cast<volatile char*>(memory)[page * kPage] = 1;
+    ::munmap(memory, kPages * kPage);
+  };
+  StepMemory memory(nullptr, false);
+  StepTrace trace;
+  for (int64_t step = 1; step <= 13; ++step) {
+    memory.begin_step(step);
+    if (step > 10) touch();
+    memory.end_step(step, step == 2, trace);
+    for (int i = 0; i < 4; ++i) touch();
+    if (step <= 10) CHECK(trace.later_page_faults == 0);
+  }
+  CHECK(trace.later_steps == 3);
+  CHECK(trace.later_page_faults >= int64_t{3 * kPages});
+  CHECK(trace.later_page_faults < int64_t{6 * kPages});
+}
 
 TEST_CASE("the peak holds what was live, filed by label, and follows relabelled tensors") {
   install_counting_allocator();
