@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "device/below_autograd.h"
+#include "device/product.h"
 #include "device/tensor.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -16,8 +17,8 @@ namespace trainopt {
 namespace {
 
 bool is_product(const c10::OperatorHandle& handle) {
-  constexpr std::array<std::string_view, 4> kProducts{"aten::addmm", "aten::mm", "aten::convolution",
-                                                      "aten::_scaled_mm"};
+  constexpr std::array<std::string_view, 5> kProducts{"aten::addmm", "aten::mm", "aten::convolution",
+                                                      "aten::_scaled_mm", kOnednnLinear};
   const c10::OperatorName& name = handle.operator_name();
   return name.overload_name.empty() && std::find(kProducts.begin(), kProducts.end(), name.name) != kProducts.end();
 }

@@ -1,6 +1,6 @@
 // The results of matrix products and convolutions, kept from one computation for its repetition, which then computes
-// everything else but not these. They are libtorch's operations addmm, mm, convolution and _scaled_mm; the products
-// within attention (bmm) are not among them, because their results take tokens² values.
+// everything else but not these. They are libtorch's operations addmm, mm, convolution, _scaled_mm and oneDNN's linear;
+// the products within attention (bmm) are not among them, because their results take tokens² values.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -40,7 +40,7 @@ int64_t product(const Shape& shape) {
   return all;
 }
 
-/// 2·m·n·k: `left` is m × k and `right` is k × n, both after `batch_dimensions` equal dimensions.
+/// 2·m·n·k: `left` is m × k and `right` is k × n or n × k, both after `batch_dimensions` equal dimensions.
 int64_t matrix_product(const Shape& left, const Shape& right, size_t batch_dimensions) {
   if (left.size() < batch_dimensions + 1 || right.size() < batch_dimensions + 1) return -1;
   int64_t shared = left.back();
@@ -65,8 +65,9 @@ int64_t convolution(const std::vector<Shape>& shapes, const std::vector<std::str
 }  // namespace
 
 bool has_flops(std::string_view operation) {
-  constexpr std::array<std::string_view, 7> kKnown = {"aten::conv2d",  "aten::mm",  "aten::addmm", "aten::bmm",
-                                                      "aten::baddbmm", "aten::mul", "aten::add"};
+  constexpr std::array<std::string_view, 8> kKnown = {
+      "aten::conv2d",  "aten::mm",  "aten::addmm", "aten::bmm",
+      "aten::baddbmm", "aten::mul", "aten::add",   "mkldnn::_linear_pointwise"};
   return std::find(kKnown.begin(), kKnown.end(), operation) != kKnown.end();
 }
 

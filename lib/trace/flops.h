@@ -1,5 +1,6 @@
 // The floating-point operations of one call, from its input shapes, by PyTorch's own formulas
 // (torch/csrc/profiler/util.cpp, computeFlops, which Python's `with_flops` prints but does not store in the trace).
+// They do not know oneDNN's linear, which is counted as mm is.
 #pragma once
 
 #include <cstdint>
@@ -9,13 +10,12 @@
 
 namespace trainopt::trace {
 
-/// Whether flops_of() knows this operation: aten::conv2d, mm, addmm, bmm, baddbmm, mul and add.
+/// Whether flops_of() knows this operation: aten::conv2d, mm, addmm, bmm, baddbmm, mul and add, and oneDNN's linear.
 bool has_flops(std::string_view operation);
 
 /// FLOPs of a call; -1 if the operation is not one of these or its shapes do not fit it. `shapes`: `Input Dims` as
-/// text,
-/// "[[4, 3], [3, 5]]". `values`: `Concrete Inputs`; only the convolution needs them (stride, padding, dilation and
-/// groups).
+/// text, "[[4, 3], [3, 5]]". `values`: `Concrete Inputs`; only the convolution needs them (stride, padding, dilation
+/// and groups).
 int64_t flops_of(std::string_view operation, std::string_view shapes, const std::vector<std::string>& values);
 
 }  // namespace trainopt::trace

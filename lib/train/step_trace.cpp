@@ -1,5 +1,6 @@
 #include "train/step_trace.h"
 
+#include "device/product.h"
 #include "device/tensor.h"
 #include "train/operation_listener.h"
 
@@ -31,7 +32,7 @@ const TracedTensor* multiplied(const TracedOperation& operation) {
   if (operation.name == "aten::_convolution" || operation.name == "aten::convolution_backward" ||
       is_own_convolution(operation) || is_attention(operation))
     return operation.tensor(0);
-  constexpr std::string_view kProducts[] = {"aten::mm", "aten::addmm", "aten::bmm", "aten::_scaled_mm"};
+  constexpr std::string_view kProducts[] = {"aten::mm", "aten::addmm", "aten::bmm", "aten::_scaled_mm", kOnednnLinear};
   if (std::ranges::find(kProducts, operation.name) == std::end(kProducts)) return nullptr;
   for (size_t i = 0; i < operation.inputs.size(); ++i)  // addmm's first input is the bias
     if (const TracedTensor* tensor = operation.tensor(i); tensor && tensor->dim() >= 2) return tensor;

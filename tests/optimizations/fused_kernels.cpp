@@ -3,6 +3,9 @@
 #include "kernels/head_checks.h"
 #include "model/builder.h"
 #include "model/model.h"
+#include "device/differentiable.h"
+#include "device/product.h"
+#include "optimizations/fused_kernels/fused_linear.h"
 #include "optimizations/fused_kernels/fused_task.h"
 #include "optimizations/fused_kernels/language_head.h"
 #include "recipe/make_plan.h"
@@ -66,6 +69,30 @@ TEST_CASE("the fused task has the plain task's outputs, loss, gradients and eval
     CHECK_THROWS_WITH(gradients(plain, wrong), ContainsSubstring(words));
     CHECK_THROWS_WITH(gradients(fused, wrong), ContainsSubstring(words));
   }
+}
+
+TEST_CASE("a large linear layer has the plain one's output and gradients, and is oneDNN's where that is faster") {
+  at::manual_seed(4);
+  const at::Tensor input = at::randn({2, 200, 512}).requires_grad_(), weight = at::randn({1024, 512}).requires_grad_(),
+                   bias = at::randn({1024}).requires_grad_(), none;
+  const auto fused = fused_kernels::make_fused_linear(std::make_unique<PlainLinearOperations>());
+  for (const auto& given : {bias, none}) {
+    std::vector<at::Tensor> inputs{input, weight};
+    if (given.defined()) inputs.push_back(given);
+    const auto results = [&](const LinearOperations& operations) {
+      const at::Tensor output = operations.linear(input, {.weight = weight, .bias = given, .parameter = weight});
+      CHECK(has_own_backward(output) ==
+            (&operations == fused.get() && onednn_is_faster(input, weight, input.numel() * weight.size(0))));
+      std::vector<at::Tensor> all = gradients_of(output, output.detach().cos(), inputs);
+      all.push_back(output.detach());
+      return all;
+    };
+    const auto got = results(*fused), wanted = results(PlainLinearOperations());
+    for (size_t i = 0; i < got.size(); ++i) check_near(got[i], wanted[i], 1e-4);
+  }
+  const AutocastGuard autocast(at::kCPU, at::kBFloat16);
+  const LinearTensors layer{.weight = weight, .bias = bias, .parameter = weight};
+  CHECK(fused->linear(input, layer).equal(PlainLinearOperations().linear(input, layer)));
 }
 
 TEST_CASE("a plan for an assumed GPU uses GPU kernels if the build has them") {

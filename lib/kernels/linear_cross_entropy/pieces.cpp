@@ -29,7 +29,7 @@ int64_t bytes_of(at::ScalarType type) { return static_cast<int64_t>(c10::element
 /// sum ← sum + factor · a · b, with a float32 sum.
 void add_product(at::Tensor sum, const at::Tensor& a, const at::Tensor& b, double factor) {
   if (a.scalar_type() == at::kFloat) {
-    at::addmm_out(sum, sum, a, b, 1, factor);
+    add_product_out(sum, a, b, factor);
   } else if (a.is_cuda()) {
     at::addmm_out(sum, sum, a, b, at::kFloat, 1, factor);
   } else {  // no product of 16-bit operands has a float32 result here

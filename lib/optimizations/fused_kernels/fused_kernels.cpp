@@ -5,6 +5,7 @@
 #include "kernels/meta.h"
 #include "optimizations/fused_kernels/block_operations.h"
 #include "optimizations/fused_kernels/fused_attention.h"
+#include "optimizations/fused_kernels/fused_linear.h"
 #include "optimizations/fused_kernels/fused_task.h"
 #include "optimizations/fused_kernels/language_head.h"
 #include "optimizations/fused_kernels/row_operations.h"
@@ -20,12 +21,14 @@ struct Fused {
   const char *what, *plain, *forward,
       *backward;  ///< for the receipt; libtorch's operation, if this always replaces it; our label and its gradient's
 };
-// Attentions left to libtorch are counted by the receipt of `attention`.
-constexpr Fused kLayerNorms{"layer norms", "aten::layer_norm", kernels::kLayerNormLabel,
-                            kernels::kLayerNormGradientLabel},
+// Attentions left to libtorch are counted by the receipt of `attention`. Linear layers are left to it where its product
+// is fast.
+constexpr Fused kLinears{"linear layers", "", kLinearLabel, kLinearGradientLabel},
+    kLayerNorms{"layer norms", "aten::layer_norm", kernels::kLayerNormLabel, kernels::kLayerNormGradientLabel},
     kGelus{"GELUs", "aten::gelu", kernels::kGeluLabel, kernels::kGeluGradientLabel},
     kAttentions{"attentions", "", kernels::kAttentionLabel, kernels::kAttentionGradientLabel};
 constexpr Fused kFused[] = {
+    kLinears,
     kLayerNorms,
     kGelus,
     kAttentions,
@@ -33,6 +36,7 @@ constexpr Fused kFused[] = {
     {"average pools", "aten::adaptive_avg_pool2d", kernels::kAveragePoolLabel, kernels::kAveragePoolGradientLabel},
     {"losses", "aten::cross_entropy_loss", kernels::kCrossEntropyLabel, kernels::kCrossEntropyGradientLabel}};
 constexpr Fused kFusedOfLanguageModels[] = {
+    kLinears,
     kLayerNorms,
     kGelus,
     kAttentions,
@@ -117,6 +121,11 @@ void check(OptionChecks& checks) {
 Outcome apply(Plan& plan) {
   if (!kernels_for(plan.device))
     return Outcome::none("this build has no GPU kernels: it was configured with TRAINOPT_CUDA=OFF");
+  if (!plan.device.is_cuda())
+    plan.linear.wrap("fused_kernels", "large float32 products by oneDNN where MKL is slower",
+                     [](const BuildContext&, std::unique_ptr<LinearOperations> inner) {
+                       return make_fused_linear(std::move(inner));
+                     });
   const bool transformer = has_attention(plan.model.config.name);
   if (transformer) fuse_row_operations(plan);
   if (is_language_model(plan.model.config.name)) return apply_to_language_model(plan);

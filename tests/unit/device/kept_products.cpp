@@ -1,6 +1,7 @@
 #include "device/kept_products.h"
 
 #include "device/differentiable.h"
+#include "device/product.h"
 #include "device/tensor.h"
 #include "support/catch.h"
 
@@ -105,4 +106,21 @@ TEST_CASE("a convolution is one product, whatever computes it") {
   const Products products = keeping.take();
   REQUIRE(products.size() == 1);
   CHECK(products[0].equal(result));
+}
+
+TEST_CASE("oneDNN's linear is a product, within an operation of ours too") {
+  const at::Tensor input = at::ones({2, 4});
+  const auto network = [&] {
+    return differentiable(
+        {input.clone().requires_grad_()},
+        [&](std::vector<at::Tensor>&) { return onednn_linear(input, kWeight, kBias); },
+        [](const BackwardCall& call) { return std::vector{call.gradient}; });
+  };
+  KeepProducts keeping;
+  const at::Tensor result = network();
+  Products products = keeping.take();
+  REQUIRE(products.size() == 1);
+  CHECK(products[0].equal(result));
+  const RepeatProducts repeating({without_values(products[0])});
+  CHECK(network().isnan().all().item<bool>());
 }

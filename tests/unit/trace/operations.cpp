@@ -161,6 +161,7 @@ TEST_CASE("FLOPs by PyTorch's formulas", "[trace]") {
   const std::vector<std::string> same = {"", "", "", "[1, 1]", "[1, 1]", "[1, 1]", "1"};
   CHECK(flops_of("aten::mm", "[[4, 3], [3, 5]]", {}) == 2 * 4 * 3 * 5);
   CHECK(flops_of("aten::addmm", "[[5], [4, 3], [3, 5], [], []]", {}) == 2 * 4 * 3 * 5);
+  CHECK(flops_of("mkldnn::_linear_pointwise", "[[2, 4, 3], [5, 3], [5], [], [], []]", {}) == 2 * 8 * 3 * 5);
   CHECK(flops_of("aten::bmm", "[[7, 4, 3], [7, 3, 5]]", {}) == 7 * 2 * 4 * 3 * 5);
   CHECK(flops_of("aten::baddbmm", "[[7, 4, 5], [7, 4, 3], [7, 3, 5], [], []]", {}) == 7 * 2 * 4 * 3 * 5);
   CHECK(flops_of("aten::add", "[[4, 3], [1], []]", {}) == 12);
