@@ -72,6 +72,13 @@ void set_rate(Recipe& recipe, double rate) {
       recipe.scheduler.schedule);
 }
 
+UpdateLength update_length(const OptimizerConfig& optimizer) {
+  if (std::holds_alternative<SgdConfig>(optimizer)) return UpdateLength::gradient;
+  const bool of_weights =
+      std::holds_alternative<LarsConfig>(optimizer) || std::holds_alternative<LambConfig>(optimizer);
+  return of_weights ? UpdateLength::weights : UpdateLength::fixed;
+}
+
 /// The recipe's steps with a rate that grows, and without anything that does not train. `done`: steps of the checkpoint
 /// that it resumes, or 0.
 Recipe range_test(Recipe recipe, const FindLrArguments& arguments, int64_t done) {
@@ -193,8 +200,7 @@ int find_lr(const FindLrArguments& arguments, Recipe recipe, const CommandContex
   create_folders(folder);
   const std::vector<RatePoint> points = run_test(test, folder, arguments);
   if (stop_signal() != 0) return 128 + stop_signal();
-  RateRange range = read_rate_range(
-      points, std::holds_alternative<SgdConfig>(recipe.optimizer) ? UpdateLength::gradient : UpdateLength::fixed);
+  RateRange range = read_rate_range(points, update_length(recipe.optimizer));
   if (range.suggestion) range.suggestion = rounded(*range.suggestion);
   const Json json = result_json(points, range, recipe.name);
   write_file(folder / "result.json", json_text(json, 2) + "\n");

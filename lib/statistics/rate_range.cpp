@@ -11,13 +11,21 @@ namespace trainopt {
 namespace {
 
 /// What part of the rate of the lowest loss is suggested. There, training is about to fail: that loss is still that of
-/// a few steps, and a run at this rate takes more. Measured on two jobs (scripts/bench/results/find_lr.md).
+/// a few steps, and a run at this rate takes more. Measured (scripts/bench/results/find_lr.md).
 struct Margin {
   double divisor;
   const char* words;
 };
 Margin margin_of(UpdateLength length) {
-  return length == UpdateLength::gradient ? Margin{4, "a quarter"} : Margin{1.5, "two thirds"};
+  switch (length) {
+    case UpdateLength::gradient:
+      return {4, "a quarter"};
+    case UpdateLength::fixed:
+      return {1.5, "two thirds"};
+    case UpdateLength::weights:
+      return {8, "an eighth"};
+  }
+  return {};
 }
 /// The loss must fall by at least this share of its first value to show anything.
 constexpr double kLeastFall = 0.02;

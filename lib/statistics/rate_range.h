@@ -25,7 +25,8 @@ struct RateRange {
 /// What the length of an update depends on, apart from the rate.
 enum class UpdateLength {
   gradient,  ///< as in SGD: too high a rate makes the weights, and so the gradients, grow without bound
-  fixed      ///< as in AdamW, LAMB or Lion: the gradient is divided by its size, so too high a rate fails slowly
+  fixed,     ///< as in AdamW or Lion: the gradient is divided by its size, so too high a rate fails slowly
+  weights    ///< as in LARS and LAMB: a step changes a matrix by the same part of its norm, however close the goal is
 };
 
 /// `points`: in the order of their rates, which grow; at least kFewestPoints.

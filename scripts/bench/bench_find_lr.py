@@ -45,11 +45,10 @@ def text(folder: Path) -> dict:
 
 def jobs(folder: Path) -> dict:
     mlp = {"name": "mlp", "hidden": [128, 64]}
-    vit = {"name": "vit", "patch": 2, "layers": 2, "heads": 4, "width": 64}
     return {
         "mlp, sgd": digits(folder, mlp, {"name": "sgd", "lr": 0.1, "momentum": 0.9}, 32, 96),
         "mlp, adamw": digits(folder, mlp, {"name": "adamw", "lr": 0.001}, 64, 96),
-        "vit, lamb": digits(folder, vit, {"name": "lamb", "lr": 0.001, "weight_decay": 0.01}, 64, 93),
+        "mlp, lamb": digits(folder, mlp, {"name": "lamb", "lr": 0.001, "weight_decay": 0.01}, 64, 96),
         "gpt2, adamw": text(folder),
     }
 

@@ -42,6 +42,9 @@ TEST_CASE("the suggested rate is well below that of the lowest loss") {
   const RateRange fixed = read_rate_range(points_of(usual), UpdateLength::fixed);
   CHECK(*fixed.suggestion == lowest / 1.5);
   CHECK_THAT(fixed.reason, ContainsSubstring("two thirds of"));
+  const RateRange of_weights = read_rate_range(points_of(usual), UpdateLength::weights);
+  CHECK(*of_weights.suggestion == lowest / 8);
+  CHECK_THAT(of_weights.reason, ContainsSubstring("an eighth of"));
 }
 
 TEST_CASE("noise of single steps does not decide") {
