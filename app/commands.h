@@ -22,6 +22,8 @@ Command add_check(CLI::App& app);
 Command add_options(CLI::App& app);
 Command add_data_bench(CLI::App& data);
 Command add_data_export(CLI::App& data);
+Command add_data_pack(CLI::App& data);
+Command add_data_show(CLI::App& data);
 Command add_compare(CLI::App& app);
 Command add_ablate(CLI::App& app);
 Command add_find_batch(CLI::App& find);

@@ -66,10 +66,12 @@ std::vector<Entry> add_commands(CLI::App& app) {
   add(app, add_plan);
   add(app, add_check);
   add(app, add_options);
-  CLI::App& data = *app.add_subcommand("data", "Measure or export the loader's batches");
+  CLI::App& data = *app.add_subcommand("data", "Measure or export the loader's batches, pack or show a data set");
   data.require_subcommand(1);
   add(data, add_data_bench);
   add(data, add_data_export);
+  add(data, add_data_pack);
+  add(data, add_data_show);
   add(app, add_profile);
   add(app, add_roofline);
   add(app, add_compare);

@@ -18,7 +18,11 @@ bool has_gpu(const Situation& s) { return !on_cpu(s); }
 bool has_ranks(const Situation& s) { return s.plan.position.ranks > 1; }
 bool has_loader(const Situation& s) { return s.plan.data.dataset && !s.plan.data.device_dataset; }
 bool has_threads(const Situation& s) { return has_loader(s) && s.plan.loader.num_workers > 0; }
-bool reads_images(const Situation& s) { return s.recipe.data.dataset == DatasetKind::image_folder; }
+bool reads_folder(const Situation& s) { return s.recipe.data.dataset == DatasetKind::image_folder; }
+bool reads_files_of_images(const Situation& s) {
+  const ImageDataset* const images = s.plan.data.images();
+  return images && decodes_files(s.recipe.data.dataset) && !images->uniform_size();
+}
 bool convolves(const Situation& s) { return s.plan.model.layers.convolutions() > 0; }
 bool recomputes(const Situation& s) { return s.recipe.optimizations.activation_checkpointing.on; }
 bool multiplies_in_16_bits(const Situation& s) { return s.recipe.optimizations.amp.on; }
@@ -227,9 +231,9 @@ const std::vector<Rule> kRules{
     {"loader", "prefetch more batches", prefetch_more, saves(0.1), same_bits, ""},
     {"loader", "keep threads over the end of an epoch", change({"data.persistent_workers=true"}, has_threads),
      saves(0.1), same_bits, ""},
-    {"loader", "decode JPEGs at reduced size", change({"data.decode=scaled"}, reads_images), saved_by_scaled_decoding,
-     new_math, "images larger than the model's"},
-    {"loader", "keep decoded images in host memory", change({"data.cache=memory"}, reads_images), saved_by_cache,
+    {"loader", "decode JPEGs at reduced size", change({"data.decode=scaled"}, reads_files_of_images),
+     saved_by_scaled_decoding, new_math, "images larger than the model's"},
+    {"loader", "keep decoded images in host memory", change({"data.cache=memory"}, reads_folder), saved_by_cache,
      same_bits, "memory for all of them"},
     {"loader", "keep the data set on the device", change({"data.cache=device"}, has_loader), saves(0.9), same_bits,
      "memory for all of it"},

@@ -6,17 +6,27 @@
 
 namespace trainopt {
 
-enum class DatasetKind { fake_cifar10, cifar10, image_folder, tokens, documents, synthetic };
+enum class DatasetKind { fake_cifar10, cifar10, image_folder, packed, tar, tokens, documents, synthetic };
 template <>
 struct Choices<DatasetKind> {
   static constexpr std::array all = {Choice<DatasetKind>{"fake_cifar10", DatasetKind::fake_cifar10},
                                      Choice<DatasetKind>{"cifar10", DatasetKind::cifar10},
                                      Choice<DatasetKind>{"image_folder", DatasetKind::image_folder},
+                                     Choice<DatasetKind>{"packed", DatasetKind::packed},
+                                     Choice<DatasetKind>{"tar", DatasetKind::tar},
                                      Choice<DatasetKind>{"tokens", DatasetKind::tokens},
                                      Choice<DatasetKind>{"documents", DatasetKind::documents},
                                      Choice<DatasetKind>{"synthetic", DatasetKind::synthetic}};
 };
 constexpr bool is_text(DatasetKind kind) { return kind == DatasetKind::tokens || kind == DatasetKind::documents; }
+/// Whether the data set is in files, which determine its size.
+constexpr bool reads_files(DatasetKind kind) {
+  return kind != DatasetKind::fake_cifar10 && kind != DatasetKind::synthetic;
+}
+/// Whether the data set's images are, or may be, JPEG and PNG files.
+constexpr bool decodes_files(DatasetKind kind) {
+  return kind == DatasetKind::image_folder || kind == DatasetKind::packed || kind == DatasetKind::tar;
+}
 
 /// How wide a batch of documents is, in tokens.
 enum class Padding { longest, max, bucket };
@@ -76,9 +86,11 @@ struct DataConfig {
 template <class V>
 void describe(V& v, DataConfig& c) {
   v.field("dataset", c.dataset, "Data set to train on.");
-  v.field("path", c.path,
-          "Where the data set is. cifar10, image_folder: its folder. tokens: a file of tokens, or a folder of *.bin "
-          "files. documents: a file of tokens with the documents' ends next to it, or a folder of texts.");
+  v.field(
+      "path", c.path,
+      "Where the data set is. cifar10, image_folder: its folder. packed, tar: a file, or a folder of *.pack or *.tar "
+      "files. tokens: a file of tokens, or a folder of *.bin files. documents: a file of tokens with the documents' "
+      "ends next to it, or a folder of texts.");
   v.field("size", c.size, "Samples per epoch of fake_cifar10 and synthetic.", in_range(1, 1e12));
   v.field("image_size", c.image_size, "Side length of synthetic images in pixels.", in_range(1, 16384));
   v.field("batch_size", c.batch_size, "Samples per rank and micro-batch.", in_range(1, 1 << 24),

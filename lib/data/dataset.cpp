@@ -1,8 +1,11 @@
 #include "data/dataset.h"
 
 #include "base/error.h"
+#include "base/file_calls.h"
+#include "data/shards.h"
 #include "data/text/text_dataset.h"
 
+#include <algorithm>
 #include <filesystem>
 
 namespace trainopt {
@@ -34,10 +37,26 @@ const std::vector<std::string>& ImageDataset::class_names() const {
   return none;
 }
 
+std::span<const uint8_t> ImageDataset::file_of(int64_t, LoadScratch&) const { return {}; }
+
 void ImageDataset::write(int64_t sample, uint64_t key, const Pipeline& pipeline, const SamplePlace& place,
                          LoadScratch& scratch) const {
   load(sample, key, pipeline, place.image, scratch);
   *place.target = label(sample);
+}
+
+std::shared_ptr<const ImageDataset> open_images(const std::string& path) {
+  namespace fs = std::filesystem;
+  const auto names = fs::is_directory(path) ? names_in_folder(path, ExitCode::data) : std::vector<std::string>{path};
+  const auto ends_in = [&](std::string_view ending, std::string_view part = "") {
+    return std::any_of(names.begin(), names.end(), [&](const std::string& name) {
+      return fs::path(name).extension() == ending && fs::path(name).filename().string().find(part) != std::string::npos;
+    });
+  };
+  if (ends_in(kPackEnding)) return open_packed(path, {});
+  if (ends_in(kTarEnding)) return open_tar(path, DecodeKind::exact);
+  if (ends_in(".bin", "_batch")) return read_cifar10(path);
+  return open_image_folder(path, {});
 }
 
 std::shared_ptr<const Dataset> open_training_data(const DataConfig& data, const ModelNeeds& model, uint64_t seed) {
@@ -48,6 +67,10 @@ std::shared_ptr<const Dataset> open_training_data(const DataConfig& data, const 
       return read_cifar10(needed_path(data));
     case DatasetKind::image_folder:
       return open_image_folder(needed_path(data), folder_options(data));
+    case DatasetKind::packed:
+      return open_packed(needed_path(data), {.decode = data.decode, .training = nullptr});
+    case DatasetKind::tar:
+      return open_tar(needed_path(data), data.decode);
     case DatasetKind::tokens:
     case DatasetKind::documents:
       return open_text(data, model, needed_path(data));
@@ -66,10 +89,13 @@ std::shared_ptr<const Dataset> open_evaluation_data(const DataConfig& data, cons
   }
   if (!path) return nullptr;
   if (is_text(data.dataset)) return open_text(data, model, *path);
-  if (data.dataset != DatasetKind::image_folder)
-    throw UserError("evaluation.path needs data.dataset to be cifar10, image_folder, tokens or documents");
+  if (!reads_files(data.dataset))
+    throw UserError(
+        fmt::format("evaluation.path needs a data.dataset that is read from files: {}", word_of(data.dataset)));
+  if (data.dataset == DatasetKind::tar) return open_tar(*path, data.decode);
   const auto* images = dynamic_cast<const ImageDataset*>(training);
   TRAINOPT_CHECK(images != nullptr);
+  if (data.dataset == DatasetKind::packed) return open_packed(*path, {.decode = data.decode, .training = images});
   auto options = folder_options(data);
   options.classes = images->class_names();
   return open_image_folder(*path, options);

@@ -6,6 +6,7 @@
 #include "data/image/pipeline.h"
 
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -52,6 +53,9 @@ class ImageDataset : public Dataset {
   /// Writes the transformed image to `destination`. `key` seeds the random transforms. Throws BadSample.
   virtual void load(int64_t sample, uint64_t key, const Pipeline& pipeline, const Destination& destination,
                     LoadScratch& scratch) const = 0;
+  /// The JPEG or PNG file that this image is stored as; empty if images are stored as pixels. Valid until `scratch` or
+  /// the data set changes. Throws BadSample.
+  virtual std::span<const uint8_t> file_of(int64_t sample, LoadScratch& scratch) const;
   /// Class names in label order; empty if classes have no names.
   virtual const std::vector<std::string>& class_names() const;
   void write(int64_t sample, uint64_t key, const Pipeline& pipeline, const SamplePlace& place,
@@ -76,6 +80,22 @@ struct ImageFolderOptions {
 /// UserError(data) if there are no classes or no images, a class is not in `classes`, or, without `classes`, a class
 /// has no images.
 std::shared_ptr<const ImageDataset> open_image_folder(const std::string& path, const ImageFolderOptions& options);
+
+struct PackedOptions {
+  DecodeKind decode = DecodeKind::exact;   ///< of images that are stored as files
+  const ImageDataset* training = nullptr;  ///< the data set whose classes it must have; null: any
+};
+/// packed: a file that `trainopt data pack` wrote (packed/packed_file.h), or a folder with all files of one packing.
+/// Throws UserError(data) for files that are missing, damaged or of different packings.
+std::shared_ptr<const ImageDataset> open_packed(const std::string& path, const PackedOptions& options);
+
+/// tar: a tar file in WebDataset's convention (tar/tar_index.h), or a folder of *.tar files. There are as many classes
+/// as the largest label says. Throws UserError(data) for files that are damaged or do not follow the convention.
+std::shared_ptr<const ImageDataset> open_tar(const std::string& path, DecodeKind decode);
+
+/// Opens images without a recipe: a *.pack or *.tar file or a folder of them, CIFAR-10's binary files, or a folder for
+/// each class. Throws UserError(data).
+std::shared_ptr<const ImageDataset> open_images(const std::string& path);
 
 /// What the data must know of the model.
 struct ModelNeeds {

@@ -124,6 +124,11 @@ class ImageFolder : public ImageDataset {
     return scratch.image.decoded.size();
   }
 
+  std::span<const uint8_t> file_of(int64_t sample, LoadScratch& scratch) const override {
+    read(sample, scratch);
+    return scratch.file;
+  }
+
   void load(int64_t sample, uint64_t key, const Pipeline& pipeline, const Destination& destination,
             LoadScratch& scratch) const override {
     if (const ImageU8* cached = cache_ ? cache_->find(sample) : nullptr)

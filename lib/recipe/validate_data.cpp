@@ -16,6 +16,9 @@ void check_order(const std::vector<TransformConfig>& transforms, const std::stri
     }
 }
 
+/// Whether the data set may be one file, as well as a folder.
+bool has_one_file(DatasetKind kind) { return is_text(kind) || kind == DatasetKind::packed || kind == DatasetKind::tar; }
+
 /// What the data set reads, and what the model can be evaluated on.
 void check_files(const Recipe& recipe, const Keys& changed, Problems& problems) {
   const DataConfig& data = recipe.data;
@@ -23,7 +26,7 @@ void check_files(const Recipe& recipe, const Keys& changed, Problems& problems) 
   if (reads_files(data.dataset)) {
     if (!data.path)
       problems.push_back({"data.path", fmt::format("{} needs {}; name it with this key", name,
-                                                   is_text(data.dataset) ? "a file or a folder" : "a folder")});
+                                                   has_one_file(data.dataset) ? "a file or a folder" : "a folder")});
     if (changed.contains("data.size"))
       problems.push_back(
           {"data.size",
@@ -58,12 +61,14 @@ void check_images(const Recipe& recipe, const Keys& changed, Problems& problems)
   check_order(data.transforms, "data.transforms", problems);
   if (recipe.evaluation.transforms) check_order(*recipe.evaluation.transforms, "evaluation.transforms", problems);
   if (data.dataset != DatasetKind::image_folder) {
-    if (data.decode != DecodeKind::exact)
-      problems.push_back({"data.decode", fmt::format("only image_folder decodes files; remove this key for {}", name)});
-    if (data.cache == CacheKind::memory)
+    if (data.decode != DecodeKind::exact && !decodes_files(data.dataset))
       problems.push_back(
-          {"data.cache",
-           fmt::format("memory is only for image_folder, and {} is in memory anyway; remove this key", name)});
+          {"data.decode", fmt::format("only image_folder, packed and tar decode files; remove this key for {}", name)});
+    if (data.cache == CacheKind::memory)
+      problems.push_back({"data.cache", fmt::format("memory is only for image_folder; {} {}; remove this key", name,
+                                                    decodes_files(data.dataset)
+                                                        ? "is read through the system's cache, which keeps it in memory"
+                                                        : "is in memory anyway")});
   } else if (data.decode == DecodeKind::scaled && data.cache == CacheKind::memory) {
     problems.push_back(
         {"data.cache",

@@ -6,6 +6,7 @@ The targets also start from configs/ and tests/unit/image/files; see scripts/fuz
 import io
 import json
 import struct
+import tarfile
 import zlib
 from pathlib import Path
 
@@ -228,6 +229,68 @@ def texts():
         write("text", name, content)
 
 
+def packed_files():
+    """The first byte tells the target to make the checksums fit; here they are zeros."""
+
+    def pack(records, kind=1, height=0, width=0, names=b"a\0b\0", classes=2, images=None, entries_at=None, shards=1):
+        start = b"TRNOPACK" + bytes(56)
+        places = [64 + sum(len(record) for record in records[:i]) for i in range(len(records))]
+        entries = b"".join(
+            struct.pack("<qIiQ", place, len(record), i % 2, 0)
+            for i, (place, record) in enumerate(zip(places, records, strict=True))
+        )
+        body = start + b"".join(records)
+        body += bytes(-len(body) % 8)
+        numbers = (images or len(records), height, width, classes, entries_at or len(body), len(names))
+        trailer = struct.pack("<8sII6qQIIQQ", b"TRNOPEND", 1, kind, *numbers, 0, 0, shards, 0, 0)
+        return b"\1" + body + entries + names + trailer
+
+    files = [b"\xff\xd8\xff", b"0123456"]
+    for name, content in {
+        "files": pack(files),
+        "pixels": pack([bytes(range(12)), bytes(12)], kind=0, height=2, width=2),
+        "no_names": pack(files, names=b""),
+        "one_name": pack(files, names=b"a\0"),
+        "name_not_ended": pack(files, names=b"a\0b"),
+        "too_many_images": pack(files, images=2**60),
+        "entries_at_the_end": pack(files, entries_at=2**62),
+        "one_class": pack(files, classes=1),
+        "checksums_do_not_fit": b"\0" + pack(files)[1:],
+        "cut": pack(files)[:-1],
+    }.items():
+        write("packed", name, content)
+
+
+def tar_files():
+    """The first byte tells the target what the others are, and whether to make the headers' sums fit."""
+
+    def tar(members, format=tarfile.USTAR_FORMAT, pax=None, types=()):
+        file = io.BytesIO()
+        with tarfile.open(fileobj=file, mode="w", format=format, pax_headers=pax) as archive:
+            for name, content in members:
+                member = tarfile.TarInfo(name)
+                member.size = len(content)
+                member.type = dict(types).get(name, tarfile.REGTYPE)
+                archive.addfile(member, io.BytesIO(content))
+        written = file.getvalue().rstrip(b"\0")
+        return b"\1" + written + bytes(-len(written) % 512 + 1024)  # without tarfile's 10 KiB
+
+    sample = [("a.jpg", b"image"), ("a.cls", b"7")]
+    links = [("a.jpg", tarfile.SYMTYPE)]
+    for name, content in {
+        "one_sample": tar(sample),
+        "long_name_gnu": tar([("n" * 150 + ".jpg", b"x"), ("n" * 150 + ".cls", b"0")], tarfile.GNU_FORMAT),
+        "long_name_pax": tar([("n" * 150 + ".jpg", b"x"), ("n" * 150 + ".cls", b"0")], tarfile.PAX_FORMAT),
+        "prefix": tar([("d" * 90 + "/" + "n" * 90 + ".jpg", b"x")]),
+        "global_header": tar(sample, tarfile.PAX_FORMAT, {"comment": "x"}),
+        "link": tar(sample, types=links),
+        "large_label": tar([("a.jpg", b"x"), ("a.cls", b"99999999999")]),
+        "cut": tar(sample)[:-1500],
+        "index": b"\0" + b"0" * 16 + b'\n{"format":"trainopt tar index 1","bytes":1048576,"samples":[[0,5,1,"a"]]}\n',
+    }.items():
+        write("tar", name, content)
+
+
 if __name__ == "__main__":
-    for make in (recipes, cifar10, jpegs, pngs, safetensors, manifests, texts):
+    for make in (recipes, cifar10, jpegs, pngs, safetensors, manifests, texts, packed_files, tar_files):
         make()

@@ -1,5 +1,7 @@
 // A run that is stopped after any step and resumed from its checkpoint ends bit-identical to an uninterrupted run, for
 // every kind of data set and every component with state.
+#include "data/dataset.h"
+#include "data/pack.h"
 #include "support/catch.h"
 #include "support/resuming.h"
 #include "support/small_gpt2.h"
@@ -17,7 +19,7 @@ namespace {
 
 constexpr int64_t kSteps = 12;  // two epochs of six steps
 
-/// Small files for cifar10 and image_folder, created once.
+/// Small files for the data sets that read files, created once.
 const TemporaryFolder& files() {
   static const TemporaryFolder folder;
   static const bool made = [&] {
@@ -35,6 +37,9 @@ const TemporaryFolder& files() {
       for (const auto& image : images)
         std::filesystem::copy_file(std::filesystem::path(IMAGE_FILES) / image, folder / "images" / name / image);
     }
+    const auto all = open_images((folder / "images").string());
+    pack(*all, folder / "images.pack", {.resize = 12}, [](const PackProgress&) {});
+    pack(*all, folder / "images.tar", {.format = PackFormat::tar}, [](const PackProgress&) {});
     return true;
   }();
   (void)made;
@@ -62,6 +67,8 @@ Recipe small_recipe(DatasetKind dataset) {
                             NormalizeConfig{.mean = {0.5, 0.5, 0.5}, .std = {0.5, 0.5, 0.5}}};
   if (dataset == DatasetKind::cifar10) recipe.data.path = (files() / "cifar").string();
   if (dataset == DatasetKind::image_folder) recipe.data.path = (files() / "images").string();
+  if (dataset == DatasetKind::packed) recipe.data.path = (files() / "images.pack").string();
+  if (dataset == DatasetKind::tar) recipe.data.path = (files() / "images.tar").string();
   return recipe;
 }
 
@@ -182,6 +189,11 @@ TEST_CASE("a run stopped after any step and resumed is bit-identical to an unint
         compare_stops(recipe, every_step());
       }
     }
+}
+
+TEST_CASE("a run on packed or tar files resumes bit-exactly after any step") {
+  at::set_num_threads(1);
+  compare_stops(small_recipe(GENERATE(DatasetKind::packed, DatasetKind::tar)), every_step());
 }
 
 TEST_CASE("a GPT-2 that recomputes activations, dropout included, resumes bit-exactly after any step") {

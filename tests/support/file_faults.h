@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <filesystem>
 #include <fstream>
@@ -37,9 +38,9 @@ class FaultAt : public FileFaults {
   int64_t calls() const { return calls_; }
 
   int before(FileCall call, const std::filesystem::path&, size_t& bytes) override {
-    ++calls_;
-    if (at_ == 0 || calls_ < at_) return 0;
-    const bool here = calls_ == at_;
+    const int64_t number = ++calls_;
+    if (at_ == 0 || number < at_) return 0;
+    const bool here = number == at_;
     switch (kind_) {
       case FaultKind::once:
         return here ? error_ : 0;
@@ -71,7 +72,7 @@ class FaultAt : public FileFaults {
   int64_t at_;
   FaultKind kind_;
   int error_;
-  int64_t calls_ = 0;
+  std::atomic<int64_t> calls_ = 0;
   bool shortened_ = false;
 };
 

@@ -91,4 +91,19 @@ void decode_png(std::span<const uint8_t> file, ImageU8& out) {
     std::memset(out.row(0) + i * 3, reader.grey16[i * 2] != 0 ? 255 : reader.grey16[i * 2 + 1], 3);
 }
 
+std::vector<uint8_t> encode_png(const ImageView& image) {
+  png_image description{};
+  description.version = PNG_IMAGE_VERSION;
+  description.format = PNG_FORMAT_RGB;
+  description.height = static_cast<png_uint_32>(image.height);
+  description.width = static_cast<png_uint_32>(image.width);
+  std::vector<uint8_t> file(PNG_IMAGE_PNG_SIZE_MAX(description));
+  png_alloc_size_t bytes = file.size();
+  const int written = png_image_write_to_memory(&description, file.data(), &bytes, /*convert_to_8_bit=*/0, image.pixels,
+                                                static_cast<png_int_32>(image.stride), /*colormap=*/nullptr);
+  TRAINOPT_CHECK(written != 0);
+  file.resize(bytes);
+  return file;
+}
+
 }  // namespace trainopt

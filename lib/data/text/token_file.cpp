@@ -1,18 +1,12 @@
 #include "data/text/token_file.h"
 
 #include "base/error.h"
-#include "base/file_calls.h"
 
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 #include <xxhash.h>
 
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <cerrno>
 #include <cstring>
 
 namespace trainopt {
@@ -60,13 +54,6 @@ void copy_tokens(const char* from, std::span<int64_t> tokens) {
   for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = integer_at<Integer>(from, static_cast<int64_t>(i));
 }
 
-int64_t size_of(int fd, const std::filesystem::path& path) {
-  struct stat status {};
-  if (::fstat(fd, &status) != 0) throw FileError("read", path, errno, ExitCode::data);
-  if (!S_ISREG(status.st_mode)) refuse(fmt::format("not a regular file: {}", path.string()));
-  return status.st_size;
-}
-
 }  // namespace
 
 TokenLayout token_layout(std::string_view start, int64_t bytes, std::optional<int64_t> bits, const std::string& name) {
@@ -84,53 +71,34 @@ TokenLayout token_layout(std::string_view start, int64_t bytes, std::optional<in
 }
 
 TokenFile::TokenFile(const std::filesystem::path& path, std::optional<int64_t> bits)
-    : path_(path), fd_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
-  if (fd_ < 0) throw FileError("read", path, errno, ExitCode::data);
-  try {
-    bytes_ = size_of(fd_, path);
-    if (bytes_ > 0) {
-      void* const mapped = ::mmap(nullptr, static_cast<size_t>(bytes_), PROT_READ, MAP_SHARED, fd_, 0);
-      if (mapped == MAP_FAILED) throw FileError("map", path, errno, ExitCode::data);
-      data_ = static_cast<const char*>(mapped);
-    }
-    layout_ =
-        token_layout({data_, static_cast<size_t>(std::min(bytes_, kTokenHeaderBytes))}, bytes_, bits, path.string());
-  } catch (...) {
-    if (data_ != nullptr) ::munmap(const_cast<char*>(data_), static_cast<size_t>(bytes_));
-    ::close(fd_);
-    throw;
-  }
-}
+    : file_(path, ExitCode::data),
+      layout_(token_layout(file_.text().substr(0, kTokenHeaderBytes), file_.size(), bits, path.string())) {}
 
-TokenFile::~TokenFile() {
-  if (data_ != nullptr) ::munmap(const_cast<char*>(data_), static_cast<size_t>(bytes_));
-  ::close(fd_);
-}
-
-/// Reading mapped memory that the file no longer has would kill the process without a word.
 void TokenFile::require_unchanged_size() const {
-  if (const int64_t now = size_of(fd_, path_); now < bytes_)
-    refuse(fmt::format("{} became shorter while it was read: {} bytes, before {}", path_.string(), now, bytes_));
+  if (const auto now = file_.shorter_size())
+    refuse(
+        fmt::format("{} became shorter while it was read: {} bytes, before {}", path().string(), *now, file_.size()));
 }
 
 void TokenFile::read(int64_t first, std::span<int64_t> tokens, int64_t vocabulary) const {
   TRAINOPT_CHECK(first >= 0 && first + static_cast<int64_t>(tokens.size()) <= size());
   require_unchanged_size();
-  const char* from = data_ + layout_.header + first * layout_.bits / 8;
+  const char* from = file_.text().data() + layout_.header + first * layout_.bits / 8;
   layout_.bits == 16 ? copy_tokens<uint16_t>(from, tokens) : copy_tokens<uint32_t>(from, tokens);
   const auto outside = std::find_if(tokens.begin(), tokens.end(), [=](int64_t token) { return token >= vocabulary; });
   if (outside == tokens.end()) return;
   const int64_t index = first + (outside - tokens.begin());
   refuse(fmt::format("{} has a token that is not below model.vocabulary ({}): {}, token {} of the file, at byte {}",
-                     path_.string(), vocabulary, *outside, index, layout_.header + index * layout_.bits / 8));
+                     path().string(), vocabulary, *outside, index, layout_.header + index * layout_.bits / 8));
 }
 
 uint64_t TokenFile::fingerprint() const {
   require_unchanged_size();
-  const auto ends = static_cast<size_t>(std::min<int64_t>(bytes_, 64 * 1024));
+  const auto ends = static_cast<size_t>(std::min<int64_t>(file_.size(), 64 * 1024));
   if (ends == 0) return 0;
-  const uint64_t first = XXH3_64bits_withSeed(data_, ends, static_cast<uint64_t>(bytes_));
-  return XXH3_64bits_withSeed(data_ + bytes_ - ends, ends, first);
+  const auto bytes = file_.bytes();
+  const uint64_t first = XXH3_64bits_withSeed(bytes.data(), ends, static_cast<uint64_t>(file_.size()));
+  return XXH3_64bits_withSeed(bytes.last(ends).data(), ends, first);
 }
 
 }  // namespace trainopt

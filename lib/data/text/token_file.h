@@ -1,6 +1,8 @@
 // A memory-mapped file of tokens: little-endian integers, either nothing else (nanoGPT's), or after llm.c's header.
 #pragma once
 
+#include "base/mapped_file.h"
+
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -33,11 +35,8 @@ class TokenFile {
  public:
   /// Throws UserError(data) if the file cannot be read, and as token_layout().
   TokenFile(const std::filesystem::path& path, std::optional<int64_t> bits);
-  ~TokenFile();
-  TokenFile(const TokenFile&) = delete;
-  TokenFile& operator=(const TokenFile&) = delete;
 
-  const std::filesystem::path& path() const { return path_; }
+  const std::filesystem::path& path() const { return file_.path(); }
   int64_t size() const { return layout_.tokens; }  ///< in tokens
   int64_t bits() const { return layout_.bits; }
   /// Writes the tokens from `first` on. Throws UserError(data), naming the file and the token's position, for a token
@@ -49,10 +48,7 @@ class TokenFile {
  private:
   void require_unchanged_size() const;
 
-  std::filesystem::path path_;
-  int fd_ = -1;
-  int64_t bytes_ = 0;
-  const char* data_ = nullptr;  ///< mapped; null if the file is empty
+  MappedFile file_;
   TokenLayout layout_;
 };
 

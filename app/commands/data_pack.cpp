@@ -1,0 +1,88 @@
+// trainopt data pack: writes a data set's images to packed files.
+#include "app/commands.h"
+#include "base/counted.h"
+#include "base/units.h"
+#include "data/pack.h"
+#include "data/shards.h"
+
+#include <CLI/CLI.hpp>
+#include <unistd.h>
+
+#include <cstdio>
+
+namespace trainopt {
+namespace {
+
+constexpr int64_t kMostShards = 100000, kLargestSide = 8192;  // 8192² pixels are within the decoder's limits
+
+/// The format of one file is that of its ending. Throws UserError if `out` does not fit the number of files.
+PackFormat format_of(const std::filesystem::path& out, int64_t shards, bool as_tar) {
+  const std::string ending = out.extension().string();
+  if (shards == 1 && ending != kPackEnding && ending != kTarEnding)
+    throw UserError(fmt::format("the file to write must end in {} or {}: {}", kPackEnding, kTarEnding, out.string()));
+  if (shards > 1 && (ending == kPackEnding || ending == kTarEnding))
+    throw UserError(fmt::format("several files (--shards) are written to a folder, whose name cannot end in {}: {}",
+                                ending, out.string()));
+  if (as_tar && ending == kPackEnding)
+    throw UserError(fmt::format("--tar and the ending {} contradict each other: {}", kPackEnding, out.string()));
+  return as_tar || ending == kTarEnding ? PackFormat::tar : PackFormat::packed;
+}
+
+/// One line that is written again and again, if a person watches.
+void show_progress(const PackProgress& progress) {
+  if (::isatty(STDERR_FILENO) != 1) return;
+  std::fprintf(stderr, "\r%s of %s%s", with_commas(progress.images).c_str(), counted(progress.of, "image").c_str(),
+               progress.images == progress.of ? "\n" : "");
+}
+
+std::string kind_text(const std::optional<ImageSize>& size, const PackOptions& options) {
+  if (size) return fmt::format("as {}x{} pixels", size->height, size->width);
+  return options.resize ? "as PNG files" : "as JPEG and PNG files";
+}
+
+}  // namespace
+
+Command add_data_pack(CLI::App& data) {
+  CLI::App* command = data.add_subcommand(
+      "pack", "Write a data set's images to one file, or a few, that load faster: data pack IN OUT.pack or OUT.tar");
+  const auto in = std::make_shared<std::string>(), out = std::make_shared<std::string>();
+  const auto options = std::make_shared<PackOptions>();
+  const auto json = std::make_shared<bool>(false), tar = std::make_shared<bool>(false);
+  command->add_option("IN", *in, "A folder for each class, CIFAR-10's binary files, packed or tar files")->required();
+  command->add_option("OUT", *out, "The file to write, ending in .pack or .tar; with --shards the folder")->required();
+  command
+      ->add_option("--resize", options->resize,
+                   "Store squares with this side: the shorter side resized to it, and the centre cut out")
+      ->check(CLI::Range(int64_t{1}, kLargestSide));
+  command->add_option("--shards", options->shards, "Number of files; a call that was stopped goes on with the next one")
+      ->check(CLI::Range(int64_t{1}, kMostShards))
+      ->capture_default_str();
+  command->add_flag("--tar", *tar, "Write tar files in WebDataset's convention, which other programs read too");
+  command->add_flag("--json", *json, "Print one JSON object");
+  return [=](const CommandContext& context) {
+    refuse_several_ranks(context.environment, "data pack");
+    options->format = format_of(*out, options->shards, *tar);
+    const auto images = open_images(*in);
+    const PackProgress done = pack(*images, *out, *options, show_progress);
+    const auto packed = open_images(*out);
+    const auto size = packed->uniform_size();
+    if (*json) {
+      print_json({{"schema_version", 1},
+                  {"images", done.images},
+                  {"classes", packed->num_classes()},
+                  {"size", size ? Json{size->height, size->width} : Json()},
+                  {"bytes", done.bytes},
+                  {"files", options->shards},
+                  {"files_found", done.shards_found}});
+      return 0;
+    }
+    const std::string found = done.shards_found > 0 ? fmt::format(" ({} there already)", done.shards_found) : "";
+    std::printf("%s of %s, %s: %s in %s%s; what was written was read back: %s\n", counted(done.images, "image").c_str(),
+                counted(packed->num_classes(), "class", "es").c_str(), kind_text(size, *options).c_str(),
+                human_bytes(static_cast<double>(done.bytes)).c_str(), counted(options->shards, "file").c_str(),
+                found.c_str(), out->c_str());
+    return 0;
+  };
+}
+
+}  // namespace trainopt

@@ -1,0 +1,37 @@
+// `trainopt data pack`: writes the images of a data set to one file or several.
+#pragma once
+
+#include "data/dataset.h"
+
+#include <filesystem>
+#include <functional>
+#include <optional>
+
+namespace trainopt {
+
+enum class PackFormat { packed, tar };
+
+struct PackOptions {
+  PackFormat format = PackFormat::packed;
+  /// Null: images keep their size. Else they are stored as squares with this side: the shorter side is resized to it
+  /// and the centre cut out, as torchvision's Resize and CenterCrop do.
+  std::optional<int64_t> resize;
+  int64_t shards = 1;
+};
+
+struct PackProgress {
+  int64_t images = 0, of = 0;  ///< written or found so far, of all
+  int64_t shards_found = 0;    ///< complete before this call
+  int64_t bytes = 0;           ///< of the files so far
+};
+
+/// Writes `dataset` to the file `out`, or with several shards to `out`/00000-of-00064.pack and so on, each of which is
+/// complete or absent, whatever happens. Shards that an earlier call with the same source and options completed are
+/// kept. JPEG and PNG files are stored as they are, unless they are to be resized. Other images are stored as pixels,
+/// in tar files as PNG. Every file is read back and compared with what was written. `report` is called after each few
+/// hundred images. Throws UserError(data) for an image that cannot be used, and for a file at the same place that is
+/// not of this packing; UserError(storage) if writing fails.
+PackProgress pack(const ImageDataset& dataset, const std::filesystem::path& out, const PackOptions& options,
+                  const std::function<void(const PackProgress&)>& report);
+
+}  // namespace trainopt

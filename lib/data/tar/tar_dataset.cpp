@@ -1,0 +1,87 @@
+// The data set of tar files.
+#include "base/checksum.h"
+#include "base/error.h"
+#include "data/dataset.h"
+#include "data/image/decode.h"
+#include "data/shards.h"
+#include "data/tar/tar_index.h"
+
+#include <algorithm>
+#include <memory>
+
+namespace trainopt {
+namespace {
+
+struct TarFile {
+  explicit TarFile(const std::filesystem::path& path) : file(path, ExitCode::data), index(stored_tar_index(file)) {
+    if (index.samples.empty())
+      throw UserError(fmt::format("the tar file contains no images: {}", path.string()), ExitCode::data);
+  }
+  int64_t size() const { return static_cast<int64_t>(index.samples.size()); }
+  const TarSample& sample(int64_t i) const { return index.samples[static_cast<size_t>(i)]; }
+
+  MappedFile file;
+  TarIndex index;
+};
+
+class Tar : public ImageDataset {
+ public:
+  Tar(const std::string& path, DecodeKind decode)
+      : decode_(decode == DecodeKind::scaled ? DecodeSize::reduced : DecodeSize::full) {
+    for (const auto& file : files_ending_in(kTarEnding, path)) shards_.add(std::make_unique<const TarFile>(file));
+    for (const auto& shard : shards_)
+      for (const auto& sample : shard.file->index.samples) classes_ = std::max(classes_, sample.label + 1);
+  }
+
+  int64_t size() const override { return shards_.size(); }
+  int64_t num_classes() const override { return classes_; }
+  int64_t label(int64_t sample) const override {
+    const auto [tar, i] = shards_.find(sample);
+    return tar->sample(i).label;
+  }
+  std::optional<ImageSize> uniform_size() const override { return std::nullopt; }
+  std::string name_of(int64_t sample) const override {
+    const auto [tar, i] = shards_.find(sample);
+    return fmt::format("{}, member {} at byte {}", tar->file.path().string(), tar->sample(i).name,
+                       tar->sample(i).offset);
+  }
+  ImageSize size_of(int64_t sample, LoadScratch& scratch) const override {
+    decode_image(file_of(sample, scratch), scratch.image.decoded);
+    return scratch.image.decoded.size();
+  }
+  std::span<const uint8_t> file_of(int64_t sample, LoadScratch&) const override {
+    const auto [tar, i] = shards_.find(sample);
+    const TarSample& found = tar->sample(i);
+    if (const auto now = tar->file.shorter_size())
+      throw BadSample(
+          fmt::format("the file became shorter while it was read: {} bytes, before {}", *now, tar->file.size()));
+    return tar->file.bytes().subspan(static_cast<size_t>(found.offset), static_cast<size_t>(found.bytes));
+  }
+  void load(int64_t sample, uint64_t key, const Pipeline& pipeline, const Destination& destination,
+            LoadScratch& scratch) const override {
+    pipeline.run_encoded(file_of(sample, scratch), decode_, key, destination, scratch.image);
+  }
+  DataIdentity identity() const override {
+    Checksum all;
+    for (const auto& shard : shards_)
+      for (const auto& sample : shard.file->index.samples) {
+        all.add(&sample.offset, sizeof(sample.offset));
+        all.add(&sample.bytes, sizeof(sample.bytes));
+        all.add(&sample.label, sizeof(sample.label));
+      }
+    return {"tar", size(), classes_, hex(all.value())};
+  }
+
+ private:
+  DecodeSize decode_;
+  Shards<TarFile> shards_;
+  int64_t classes_ = 0;
+};
+
+}  // namespace
+
+std::shared_ptr<const ImageDataset> open_tar(const std::string& path, DecodeKind decode) {
+  return std::make_shared<Tar>(path, decode);
+}
+
+}  // namespace trainopt

@@ -1,0 +1,41 @@
+// The samples of a tar file by WebDataset's convention: members with the same name up to the first dot after the last
+// slash, next to each other, are one sample. Its image is the member that ends in jpg, jpeg or png, its label the
+// number in the one that ends in cls; others are ignored. Without libtorch.
+#pragma once
+
+#include "base/mapped_file.h"
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace trainopt {
+
+struct TarSample {
+  int64_t offset = 0, bytes = 0;  ///< of the image
+  int64_t label = 0;
+  std::string name;  ///< of the image's member
+  bool operator==(const TarSample&) const = default;
+};
+
+struct TarIndex {
+  std::vector<TarSample> samples;
+  std::string comment;  ///< of the file's pax global header
+};
+
+/// Reads all headers. Throws as read_tar(), and UserError(data) with file, offset and member for a sample without image
+/// or label, with two of them, with a label that is no number below kMostClasses, or that comes again later.
+TarIndex tar_index(std::string_view tar, const std::string& file);
+
+/// The same, from the file `path`.index if that was made of the same file: size and time of change are compared. Else
+/// writes it, so that the next opening need not read a header for every image; on a folder without permission, goes on
+/// without.
+TarIndex stored_tar_index(const MappedFile& tar);
+
+/// The stored form, and back; nullopt if `text` is damaged, or is the index of a file of another size or time.
+std::string index_text(const TarIndex& index, int64_t tar_bytes, int64_t changed_ns);
+std::optional<TarIndex> parse_index(std::string_view text, int64_t tar_bytes, int64_t changed_ns);
+
+}  // namespace trainopt
