@@ -1,15 +1,20 @@
-// trainopt data show: what a data set of images contains.
+// trainopt data show: what a data set contains.
 #include "app/commands.h"
 #include "base/counted.h"
 #include "base/files.h"
 #include "base/units.h"
 #include "data/dataset.h"
 #include "data/image/png.h"
+#include "data/shards.h"
+#include "data/text/document_ends.h"
+#include "data/text/token_file.h"
 
 #include <CLI/CLI.hpp>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cstdio>
+#include <limits>
 
 namespace trainopt {
 namespace {
@@ -119,23 +124,89 @@ void print(const ImageDataset& images, const std::vector<Row>& rows) {
                 counted(*std::min_element(counts.begin(), counts.end()), "image").c_str());
 }
 
+/// Whether `path` is a token file, or a folder of them.
+bool is_tokens(const std::filesystem::path& path) {
+  const auto fits = [](const std::filesystem::path& file) {
+    return file.extension() == ".bin" && file.filename().string().find("_batch") == std::string::npos;
+  };
+  if (!std::filesystem::is_directory(path)) return fits(path);
+  const auto names = names_in_folder(path, ExitCode::data);
+  return std::any_of(names.begin(), names.end(), fits);
+}
+
+int64_t largest_token(const TokenFile& file) {
+  constexpr int64_t kAtOnce = 1 << 20;
+  int64_t largest = 0;
+  std::vector<int64_t> tokens(kAtOnce);
+  for (int64_t first = 0; first < file.size(); first += kAtOnce) {
+    const std::span part(tokens.data(), static_cast<size_t>(std::min(kAtOnce, file.size() - first)));
+    file.read(first, part, std::numeric_limits<int64_t>::max());
+    largest = std::max(largest, *std::max_element(part.begin(), part.end()));
+  }
+  return largest;
+}
+
+std::optional<int64_t> documents_of(const TokenFile& file) {
+  const auto path = ends_path(file.path());
+  if (!std::filesystem::exists(path)) return {};
+  return static_cast<int64_t>(document_ends(read_file(path, ExitCode::data), file.size(), path.string()).size());
+}
+
+Json tokens_json(const std::string& path, int64_t rows) {
+  Json files = Json::array();
+  for (const auto& name : files_ending_in(".bin", path)) {
+    const TokenFile file(name, std::nullopt);
+    std::vector<int64_t> first(static_cast<size_t>(std::min(rows, file.size())));
+    file.read(0, first, std::numeric_limits<int64_t>::max());
+    const auto documents = documents_of(file);
+    files.push_back({{"name", name.string()},
+                     {"tokens", file.size()},
+                     {"bits", file.bits()},
+                     {"largest", largest_token(file)},
+                     {"documents", documents ? Json(*documents) : Json()},
+                     {"first", first}});
+  }
+  return {{"schema_version", 1}, {"kind", "tokens"}, {"files", std::move(files)}};
+}
+
+void print_tokens(const Json& shown) {
+  for (const Json& file : shown["files"]) {
+    const auto text = [](int64_t number, const char* noun) { return counted(number, noun); };
+    const std::string documents =
+        file["documents"].is_null() ? "" : fmt::format(", {}", text(file["documents"], "document"));
+    std::printf("%s: %s of %ld bits, the largest %s%s\n", file["name"].get<std::string>().c_str(),
+                text(file["tokens"], "token").c_str(), file["bits"].get<long>(), with_commas(file["largest"]).c_str(),
+                documents.c_str());
+    if (!file["first"].empty())
+      std::printf("  %s ...\n", fmt::format("{}", fmt::join(file["first"].get<std::vector<int64_t>>(), " ")).c_str());
+  }
+}
+
 }  // namespace
 
 Command add_data_show(CLI::App& data) {
   CLI::App* command = data.add_subcommand(
-      "show", "Print what a data set of images contains: number, size, first ones, images of each class");
+      "show", "Print what a data set contains: number, size, first samples, images of each class, largest token");
   const auto path = std::make_shared<std::string>(), sheet = std::make_shared<std::string>();
   const auto rows = std::make_shared<int64_t>(5);
   const auto json = std::make_shared<bool>(false);
-  command->add_option("PATH", *path, "A folder for each class, CIFAR-10's binary files, packed or tar files")
+  command->add_option("PATH", *path, "A folder for each class, CIFAR-10's binary files, packed, tar or token files")
       ->required();
-  command->add_option("--rows", *rows, "First images to list")->check(CLI::NonNegativeNumber)->capture_default_str();
+  command->add_option("--rows", *rows, "First images, or tokens of each file, to list")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
   command->add_option("--sheet", *sheet, "Also write a PNG file with small pictures of up to 96 images");
   command->add_flag("--json", *json, "Print one JSON object");
   return [=](const CommandContext& context) {
     refuse_several_ranks(context.environment, "data show");
     if (!sheet->empty() && std::filesystem::path(*sheet).extension() != ".png")
       throw UserError(fmt::format("the contact sheet (--sheet) must end in .png: {}", *sheet));
+    if (is_tokens(*path)) {
+      if (!sheet->empty()) throw UserError(fmt::format("only images have a contact sheet (--sheet): {}", *path));
+      const Json shown = tokens_json(*path, *rows);
+      *json ? print_json(shown) : print_tokens(shown);
+      return 0;
+    }
     const auto images = open_images(*path);
     const auto first = first_rows(*images, *rows);
     *json ? print_json(to_json(*images, first)) : print(*images, first);

@@ -172,6 +172,7 @@ bool is_there(const Source& source, const Part& part) {
 
 /// What a killed process left of this part.
 void remove_leftovers(const fs::path& path) {
+  if (!fs::is_directory(folder_of(path))) return;  // writing will say so
   const std::string start = path.filename().string() + ".";
   for (const auto& name : names_in_folder(folder_of(path), ExitCode::storage)) {
     if (!name.starts_with(start) || !name.ends_with(".tmp")) continue;

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import struct
 
 import pytest
 
@@ -119,12 +120,25 @@ def test_show(trainopt, digits, packed):
     assert of_cifar["kind"] == "cifar10" and of_cifar["size"] == [32, 32]
 
 
+def test_show_tokens(trainopt):
+    trainopt.write("text.bin", struct.pack("<6H", 5, 6, 7, 50256, 8, 9))
+    trainopt.write("text.ends", struct.pack("<2Q", 4, 6))
+    shown = trainopt("data", "show", "text.bin", "--rows", 3)
+    assert shown.out == "text.bin: 6 tokens of 16 bits, the largest 50,256, 2 documents\n  5 6 7 ...\n", shown
+    trainopt.write("folder/a.bin", struct.pack("<256i", 20240801, 7, 2, *[0] * 253) + struct.pack("<2I", 70000, 1))
+    (file,) = trainopt("data", "show", "folder", "--json").json()["files"]
+    assert (file["tokens"], file["bits"], file["largest"], file["documents"]) == (2, 32, 70000, None)
+    trainopt.refused("data", "show", "text.bin", "--sheet", "x.png", says=["only images"])
+    trainopt.refused("data", "show", "none.bin", code=3, says=["none.bin"])
+
+
 def test_what_is_refused(trainopt, digits, packed):
     source = digits / "data/digits/image_folder/test"
     packed("data.pack", source="test")
     refused = trainopt.refused
-    refused("data", "pack", source, "out", says=["must end in .pack: out"])
+    refused("data", "pack", source, "out", says=["must end in .pack or .tar: out"])
     refused("data", "pack", source, "out.pack", "--shards", 2, says=["folder", "out.pack"])
+    refused("data", "pack", source, "out.pack", "--tar", says=["contradict", "out.pack"])
     refused("data", "pack", source, "out", "--shards", 1000, says=["more files", "1000 and 355"])
     refused("data", "pack", source, "out.pack", "--resize", 0, says=["--resize"])
     refused("data", "pack", "nothing", "out.pack", code=3, says=["does not exist", "nothing"])

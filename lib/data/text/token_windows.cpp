@@ -1,6 +1,6 @@
 #include "base/counted.h"
 #include "base/error.h"
-#include "base/file_calls.h"
+#include "data/shards.h"
 #include "data/text/text_dataset.h"
 #include "data/text/token_file.h"
 
@@ -12,24 +12,10 @@
 namespace trainopt {
 namespace {
 
-namespace fs = std::filesystem;
-
-/// The file, or the folder's *.bin files in bytewise order.
-std::vector<fs::path> token_files(const fs::path& path) {
-  std::error_code unreadable;  // reading the file will say why
-  if (!fs::is_directory(path, unreadable)) return {path};
-  std::vector<fs::path> files;
-  for (const auto& name : names_in_folder(path, ExitCode::data))
-    if (fs::path(name).extension() == ".bin") files.push_back(path / name);
-  if (files.empty())
-    throw UserError(fmt::format("the folder contains no token files (*.bin): {}", path.string()), ExitCode::data);
-  return files;
-}
-
 class TokenWindows : public TextDataset {
  public:
   TokenWindows(const std::string& path, const TextOptions& options) : options_(options) {
-    for (const auto& file : token_files(path)) add(file);
+    for (const auto& file : files_ending_in(".bin", path)) add(file);
   }
 
   int64_t size() const override { return windows_; }
@@ -69,7 +55,7 @@ class TokenWindows : public TextDataset {
     int64_t first_window;
   };
 
-  void add(const fs::path& path) {
+  void add(const std::filesystem::path& path) {
     auto file = std::make_unique<TokenFile>(path, options_.token_bits);
     const int64_t windows = (file->size() - 1) / options_.context;
     if (windows < 1)

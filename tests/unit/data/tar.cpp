@@ -147,7 +147,7 @@ TEST_CASE("an index is used only with the file that it was made of") {
   const MappedFile file(path, ExitCode::data);
   const auto parsed = parse_index(stored, file.size(), file.changed_ns());
   REQUIRE(parsed);
-  CHECK(parsed->samples == index.samples);
+  CHECK((parsed->samples == index.samples));
   CHECK(parsed->comment == "note");
   CHECK_FALSE(parse_index(stored, file.size() + 1, file.changed_ns()));
   CHECK_FALSE(parse_index(stored, file.size(), file.changed_ns() + 1));
