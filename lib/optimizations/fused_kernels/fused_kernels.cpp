@@ -100,6 +100,14 @@ void fuse_row_operations(Plan& plan) {
                         [](const BuildContext&) { return make_fused_attention(); });
 }
 
+/// A network with batch-norm has one linear layer, and its product is small.
+void speed_up_linear_layers(Plan& plan) {
+  if (plan.device.is_cuda() || plan.model.layers.batch_norms > 0) return;
+  plan.linear.wrap(
+      "fused_kernels", "large float32 products by oneDNN where MKL is slower",
+      [](const BuildContext&, std::unique_ptr<LinearOperations> inner) { return make_fused_linear(std::move(inner)); });
+}
+
 Outcome apply_to_language_model(Plan& plan) {
   plan.language_head.fill(
       "fused_kernels", "logits, loss and their gradients in pieces of tokens",
@@ -121,11 +129,7 @@ void check(OptionChecks& checks) {
 Outcome apply(Plan& plan) {
   if (!kernels_for(plan.device))
     return Outcome::none("this build has no GPU kernels: it was configured with TRAINOPT_CUDA=OFF");
-  if (!plan.device.is_cuda())
-    plan.linear.wrap("fused_kernels", "large float32 products by oneDNN where MKL is slower",
-                     [](const BuildContext&, std::unique_ptr<LinearOperations> inner) {
-                       return make_fused_linear(std::move(inner));
-                     });
+  speed_up_linear_layers(plan);
   const bool transformer = has_attention(plan.model.config.name);
   if (transformer) fuse_row_operations(plan);
   if (is_language_model(plan.model.config.name)) return apply_to_language_model(plan);
