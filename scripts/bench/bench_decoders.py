@@ -39,6 +39,7 @@ def main() -> None:
     options.add_argument("--block", type=float, default=3.0, help="seconds per block")
     options.add_argument("--rounds", type=int, default=4, help="pairs of blocks")
     options.add_argument("--images", type=int, default=1000)
+    options.add_argument("--only", nargs="+", choices=LOADERS, default=list(LOADERS), help="these loaders")
     options.add_argument("--peers", help="site-packages with DALI, SPDL and webdataset")
     chosen = options.parse_args()
     with common.temporary_folder() as name:
@@ -56,7 +57,8 @@ def main() -> None:
             for form, dataset in OURS.items()
         }
         rows = []
-        for loader, form in LOADERS.items():
+        for loader in chosen.only:
+            form = LOADERS[loader]
             peer = peer_block(loader, paths[form], chosen.block, chosen.peers)
             try:
                 peer()

@@ -133,6 +133,29 @@ void write_zeros(const Normalization& normalization, const Destination& destinat
   }
 }
 
+/// Whether the result has the input's own pixels, in its order.
+bool only_crops(const Stage& stage, PixelFormat format) {
+  return format == PixelFormat::u8_hwc && !stage.flip &&
+         stage.resized == ImageSize{stage.source.height, stage.source.width};
+}
+
+void crop(const InputRegion& input, const Stage& stage, const Rect& inside, const Destination& destination) {
+  const ImageView& view = input.view;
+  const uint8_t* from = view.pixels + (stage.source.top + inside.top - input.top) * view.stride +
+                        (stage.source.left + inside.left - input.left) * 3;
+  auto* to = static_cast<uint8_t*>(destination.data);
+  const int64_t row = destination.width * 3, before = (inside.left - stage.window.left) * 3, bytes = inside.width * 3;
+  if (inside == stage.window && view.stride == row) {
+    std::memcpy(to, from, static_cast<size_t>(inside.height * row));
+    return;
+  }
+  for (int64_t y = stage.window.top; y < stage.window.bottom(); ++y, to += row) {
+    std::memset(to, 0, static_cast<size_t>(row));
+    if (y < inside.top || y >= inside.bottom()) continue;
+    std::memcpy(to + before, from + (y - inside.top) * view.stride, static_cast<size_t>(bytes));
+  }
+}
+
 }  // namespace
 
 Rect needed_input(const Stage& stage, ResampleTableCache& tables) {
@@ -151,6 +174,7 @@ void resample(const InputRegion& input, const Stage& stage, const Normalization&
   TRAINOPT_CHECK_EQUAL(destination.width, stage.window.width);
   const Rect inside = intersection(stage.window, stage.valid);
   if (is_empty(inside)) return write_zeros(normalization, destination);
+  if (only_crops(stage, destination.format)) return crop(input, stage, inside, destination);
 
   RowRing ring(input, stage, inside, destination.format == PixelFormat::f32_chw, scratch);
   const uint8_t* const zeros = ring.zeros();

@@ -90,7 +90,8 @@ def spdl(path: str):
         return spdl.io.to_numpy(buffer)
 
     builder = spdl.pipeline.PipelineBuilder().add_source(batches()).pipe(load, concurrency=THREADS).add_sink(4)
-    with builder.build(num_threads=THREADS).auto_stop() as pipeline:
+    pipeline = builder.build(num_threads=THREADS)
+    with pipeline.auto_stop():
         for images in pipeline:
             yield images, None
 
