@@ -1,8 +1,8 @@
 """JPEG photographs of 500×375 as a folder, a packed file and a tar file → shorter side 256, centre 224, uint8 batches
 of 32, two threads, against DataLoader with torchvision and Pillow, webdataset, DALI on the CPU and SPDL, in turn.
 
-DALI, SPDL and webdataset are no requirements of this project. Install them where you like, and name that site-packages
-folder with --peers; what cannot be imported is left out.
+DALI, SPDL and webdataset are no requirements of this project. Install them where you like (SPDL also needs FFmpeg's
+libraries), and name that site-packages folder with --peers; what cannot be imported is left out.
 """
 
 import argparse

@@ -90,7 +90,7 @@ def spdl(path: str):
         return spdl.io.to_numpy(buffer)
 
     builder = spdl.pipeline.PipelineBuilder().add_source(batches()).pipe(load, concurrency=THREADS).add_sink(4)
-    pipeline = builder.build(num_threads=THREADS)
+    pipeline = builder.build(num_threads=THREADS, max_failures=0)
     with pipeline.auto_stop():
         for images in pipeline:
             yield images, None
