@@ -10,8 +10,12 @@
 namespace trainopt {
 namespace {
 
-/// What part of the rate of the lowest loss is suggested. There, training is about to fail: that loss is still that of
-/// a few steps, and a run at this rate takes more. Measured (scripts/bench/results/find_lr.md).
+/// The suggestion is read where the loss has made this share of its fall. Where it is lowest says less: between there
+/// and where training fails the curve is flat, and noise decides. Measured, as the divisors are
+/// (scripts/bench/results/find_lr.md).
+constexpr double kShareOfFall = 0.7;
+
+/// What part of that rate is suggested.
 struct Margin {
   double divisor;
   const char* words;
@@ -19,11 +23,11 @@ struct Margin {
 Margin margin_of(UpdateLength length) {
   switch (length) {
     case UpdateLength::gradient:
-      return {4, "a quarter"};
+      return {3, "a third of "};
     case UpdateLength::fixed:
-      return {1.5, "two thirds"};
+      return {1, ""};
     case UpdateLength::weights:
-      return {8, "an eighth"};
+      return {4, "a quarter of "};
   }
   return {};
 }
@@ -75,17 +79,19 @@ RateRange read_rate_range(const std::vector<RatePoint>& points, UpdateLength len
       break;
     }
   }
-  const double lowest_rate = points[range.lowest].rate, fallen = first - range.smoothed[range.lowest];
+  const double fallen = first - range.smoothed[range.lowest];
   if (fallen <= kLeastFall * first) {
     range.reason = "the loss fell at no rate; try higher rates, more steps, or look at the data";
   } else if (!range.failed && range.lowest + 1 == range.smoothed.size()) {
     range.reason = fmt::format("the loss still falls at the highest rate, {:.3g}; try higher ones", points.back().rate);
   } else {
+    while (range.smoothed[range.steep] > first - kShareOfFall * fallen) ++range.steep;
     const Margin margin = margin_of(length);
-    range.suggestion = lowest_rate / margin.divisor;
-    range.reason =
-        fmt::format("{} of {:.3g}, at which the loss was lowest{}", margin.words, lowest_rate,
-                    range.failed ? fmt::format("; training failed at {:.3g}", points[*range.failed].rate) : "");
+    const double rate = points[range.steep].rate;
+    range.suggestion = rate / margin.divisor;
+    range.reason = fmt::format("{}{:.3g}, where the loss had made {:.0f} % of its fall; lowest at {:.3g}{}",
+                               margin.words, rate, 100 * kShareOfFall, points[range.lowest].rate,
+                               range.failed ? fmt::format(", failed at {:.3g}", points[*range.failed].rate) : "");
   }
   return range;
 }

@@ -17,6 +17,7 @@ struct RatePoint {
 struct RateRange {
   std::vector<double> smoothed;      ///< losses of the points up to where training failed; may be empty
   size_t lowest = 0;                 ///< the point with the lowest smoothed loss
+  size_t steep = 0;                  ///< with a suggestion: the first point where the loss has made most of its fall
   std::optional<size_t> failed;      ///< the first point at which the loss is as high as at first again, or not finite
   std::optional<double> suggestion;  ///< a rate; null: the test does not show one
   std::string reason;                ///< why this one, or why none

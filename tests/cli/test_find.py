@@ -52,7 +52,9 @@ def test_a_rate_from_a_range_test(trainopt):
     assert len(rates) == len(losses) == len(smoothed) <= 60 and rates[0] == 1e-5
     assert rates[1] / rates[0] == pytest.approx(1e6 ** (1 / 59))
     assert answer["lowest_loss_at"] == rates[smoothed.index(min(smoothed))]
-    assert answer["suggestion"] == pytest.approx(answer["lowest_loss_at"] / 1.5, rel=0.06)  # two digits
+    wanted = smoothed[0] - 0.7 * (smoothed[0] - min(smoothed))
+    steep = next(rate for rate, loss in zip(rates, smoothed) if loss <= wanted)
+    assert answer["suggestion"] == pytest.approx(steep, rel=0.06)  # two digits
     found = yaml.safe_load((trainopt.folder / "found.yaml").read_text())
     assert found["optimizer"]["lr"] == pytest.approx(answer["suggestion"])
     assert f"optimizer.lr={answer['suggestion']:.3g}" in result.out and "found.yaml" in result.out
