@@ -1,4 +1,4 @@
-// trainopt data pack: writes a data set's images to packed files.
+// trainopt data pack: writes a data set's images to packed or tar files.
 #include "app/commands.h"
 #include "base/counted.h"
 #include "base/units.h"
