@@ -3,6 +3,7 @@
 #include "base/counted.h"
 #include "base/files.h"
 #include "base/units.h"
+#include "data/cifar10_file.h"
 #include "data/dataset.h"
 #include "data/image/png.h"
 #include "data/shards.h"
@@ -127,7 +128,7 @@ void print(const ImageDataset& images, const std::vector<Row>& rows) {
 /// Whether `path` is a token file, or a folder of them.
 bool is_tokens(const std::filesystem::path& path) {
   const auto fits = [](const std::filesystem::path& file) {
-    return file.extension() == ".bin" && file.filename().string().find("_batch") == std::string::npos;
+    return file.extension() == ".bin" && !has_cifar10_name(file);
   };
   if (!std::filesystem::is_directory(path)) return fits(path);
   const auto names = names_in_folder(path, ExitCode::data);

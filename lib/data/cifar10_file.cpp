@@ -4,6 +4,10 @@
 
 namespace trainopt {
 
+bool has_cifar10_name(const std::filesystem::path& file) {
+  return file.extension() == ".bin" && file.filename().string().find("_batch") != std::string::npos;
+}
+
 void append_cifar10(std::string_view bytes, const std::string& path, CifarImages& images) {
   constexpr int64_t kRecordBytes = 1 + kCifarImageBytes;
   const auto size = static_cast<int64_t>(bytes.size()), records = size / kRecordBytes;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -11,6 +12,9 @@ namespace trainopt {
 
 inline constexpr int64_t kCifarSide = 32, kCifarPixels = kCifarSide * kCifarSide, kCifarImageBytes = 3 * kCifarPixels;
 inline constexpr int64_t kCifarClasses = 10;
+
+/// Whether the file is named as one of CIFAR-10's: token files end in .bin too.
+bool has_cifar10_name(const std::filesystem::path& file);
 
 struct CifarImages {
   std::vector<uint8_t> pixels;  ///< 8-bit RGB, interleaved, kCifarImageBytes per image

@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/file_calls.h"
+#include "data/cifar10_file.h"
 #include "data/shards.h"
 #include "data/text/text_dataset.h"
 
@@ -48,14 +49,13 @@ void ImageDataset::write(int64_t sample, uint64_t key, const Pipeline& pipeline,
 std::shared_ptr<const ImageDataset> open_images(const std::string& path) {
   namespace fs = std::filesystem;
   const auto names = fs::is_directory(path) ? names_in_folder(path, ExitCode::data) : std::vector<std::string>{path};
-  const auto ends_in = [&](std::string_view ending, std::string_view part = "") {
-    return std::any_of(names.begin(), names.end(), [&](const std::string& name) {
-      return fs::path(name).extension() == ending && fs::path(name).filename().string().find(part) != std::string::npos;
-    });
+  const auto ends_in = [](std::string_view ending) {
+    return [ending](const fs::path& name) { return name.extension() == ending; };
   };
-  if (ends_in(kPackEnding)) return open_packed(path, {});
-  if (ends_in(kTarEnding)) return open_tar(path, DecodeKind::exact);
-  if (ends_in(".bin", "_batch")) return read_cifar10(path);
+  const auto has = [&](const auto& fits) { return std::any_of(names.begin(), names.end(), fits); };
+  if (has(ends_in(kPackEnding))) return open_packed(path, {});
+  if (has(ends_in(kTarEnding))) return open_tar(path, DecodeKind::exact);
+  if (has(has_cifar10_name)) return read_cifar10(path);
   return open_image_folder(path, {});
 }
 
