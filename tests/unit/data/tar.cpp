@@ -114,7 +114,7 @@ TEST_CASE("a tar file that is damaged or holds anything but files is refused wit
        {std::string("0000000000x\0", 12), std::string(12, '\xff'), std::string("\x80\x01\0\0\0\0\0\0\0\0\0\0", 12)})
     CHECK_THAT(refusal(changed(tar_header("a", 0), [&](std::string& header) { header.replace(124, 12, size); }) + kEnd),
                ContainsSubstring("size that is no number"));
-  for (const std::string& records : {"5 path=abc\n", "99 path=abc\n", "12 path_abc\n", "x", "13 size=-5000\n"}) {
+  for (const std::string records : {"5 path=abc\n", "99 path=abc\n", "12 path_abc\n", "x", "13 size=-5000\n"}) {
     const auto bytes = static_cast<int64_t>(records.size());
     CHECK_THAT(refusal(of_type('x', "pax", bytes) + records + tar_padding(bytes) + good),
                ContainsSubstring("a damaged pax header"));
