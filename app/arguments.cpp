@@ -48,6 +48,13 @@ std::optional<std::string> visible_devices(const Environment& environment) {
   return found == environment.end() ? std::nullopt : std::optional(found->second);
 }
 
+Machine this_machine(const Environment& environment) {
+  Machine machine = detect_machine(visible_devices(environment));
+  for (const auto& [name, value] : environment)
+    if (name == "HOME" || name.starts_with("AWS_")) machine.variables.emplace(name, value);
+  return machine;
+}
+
 void RecipeArguments::add_to(CLI::App& command, const std::string& what) {
   command.add_option("recipe", words, "Recipes, merged in the order given, and overrides such as data.batch_size=64")
       ->type_name(what);

@@ -3,6 +3,7 @@
 
 #include "recipe/recipe.h"
 #include "recipe/recipe_io.h"
+#include "train/machine.h"
 
 #include <filesystem>
 #include <map>
@@ -23,6 +24,8 @@ Environment read_environment(char** variables);
 
 /// CUDA_VISIBLE_DEVICES, for the message about GPUs that it hides.
 std::optional<std::string> visible_devices(const Environment& environment);
+/// This machine, as this process may use it, with the environment variables that its data needs.
+Machine this_machine(const Environment& environment);
 
 struct OutputOptions {
   bool quiet = false, no_color = false;

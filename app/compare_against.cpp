@@ -53,7 +53,7 @@ int compare_against(const AgainstArguments& arguments, const MeasureOptions& mea
   return run_measurement(read_launch(environment), job, environment, [&](ArmFactory& factory, const Explain& explain) {
     const auto until = measure.end();
     warn_of_unused_profiler(std::array{arguments.recipe});
-    warn_of_unused_gpu(arguments.recipe, detect_machine(visible_devices(environment)));
+    warn_of_unused_gpu(arguments.recipe, this_machine(environment));
     return measure_and_print(arguments, options, until, output, factory, observer_of(console, explain),
                              colored_output(console));
   });

@@ -94,7 +94,7 @@ int compare_each(const EachArguments& arguments, const MeasureOptions& measure, 
   return run_measurement(launch, job, environment, [&](ArmFactory& factory, const Explain& explain) {
     const auto until = measure.end();
     warn_of_unused_profiler(recipes);
-    warn_of_unused_gpu(recipes.front(), detect_machine(visible_devices(environment)));
+    warn_of_unused_gpu(recipes.front(), this_machine(environment));
     ArmsToRotate arms = arms_of_each(arguments, each, recipes, factory);
     Recipe named = recipes.front();
     named.name = "compare-" + named.name;

@@ -43,7 +43,7 @@ void warn_of_unused_gpu(const Recipe& recipe, const Machine& machine) {
 }
 
 Machine machine_of(const JobMember& member, const Environment& environment) {
-  Machine machine = detect_machine(visible_devices(environment));
+  Machine machine = this_machine(environment);
   if (const auto cores = member.cores()) machine.cores = *cores;
   return machine;
 }

@@ -85,7 +85,7 @@ int run_ablate(const CLI::App& command, const AblateArguments& arguments, const 
   const MeasureJob job = measure_job(std::array{recipe});
   return run_measurement(launch, job, context.environment, [&](ArmFactory& factory, const Explain&) {
     warn_of_unused_profiler(std::array{recipe});
-    warn_of_unused_gpu(recipe, detect_machine(visible_devices(context.environment)));
+    warn_of_unused_gpu(recipe, this_machine(context.environment));
     return ablate_recipe(recipe, request, arguments, context.output, factory);
   });
 }

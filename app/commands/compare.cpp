@@ -118,7 +118,7 @@ int compare_recipes(const NamedRecipe& a, const NamedRecipe& b, const CompareArg
   if (const auto rule = arguments.gate.rule()) options.boundary = rule->boundary();
   const auto until = arguments.measure.end();
   warn_of_unused_profiler(std::array{a.recipe, b.recipe});
-  warn_of_unused_gpu(b.recipe, detect_machine(visible_devices(context.environment)));
+  warn_of_unused_gpu(b.recipe, this_machine(context.environment));
   Recipe named = b.recipe;
   named.name = "compare-" + b.recipe.name;
   named.run_dir = arguments.run_dir.empty() ? std::nullopt : std::optional(arguments.run_dir);

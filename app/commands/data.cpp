@@ -17,7 +17,7 @@ namespace {
 
 /// Uses the recipe's own plan although the loader runs on the host: without the GPU switches its buffers would differ.
 Plan loader_plan(const LoadedRecipe& loaded, const Environment& environment) {
-  Plan plan = make_plan(loaded.recipe, detect_machine(visible_devices(environment)));
+  Plan plan = make_plan(loaded.recipe, this_machine(environment));
   if (!plan.data.dataset) throw UserError("data.dataset: synthetic has no loader to measure; choose another data set");
   require_no_contradiction(plan.process, environment);
   apply(plan.process);
@@ -108,7 +108,7 @@ Command add_data_export(CLI::App& data) {
     if (output.extension() != ".safetensors")
       throw UserError(
           fmt::format("the last argument must be the file to write, ending in .safetensors: {}", output.string()));
-    Plan plan = make_plan(with_output.load(*command).recipe, detect_machine(visible_devices(context.environment)));
+    Plan plan = make_plan(with_output.load(*command).recipe, this_machine(context.environment));
     plan.tensor_format.compute_type = at::kFloat;  // the file holds float32, even if autocast would round it
     require_no_contradiction(plan.process, context.environment);
     apply(plan.process);

@@ -62,7 +62,7 @@ Command add_data_pack(CLI::App& data) {
   return [=](const CommandContext& context) {
     refuse_several_ranks(context.environment, "data pack");
     options->format = format_of(*out, options->shards, *tar);
-    const auto images = open_images(*in);
+    const auto images = open_images(*in, data_files(DataConfig(), this_machine(context.environment).variables));
     const PackProgress done = pack(*images, *out, *options, show_progress);
     const auto packed = open_images(*out);
     const auto size = packed->uniform_size();

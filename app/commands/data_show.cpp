@@ -148,26 +148,26 @@ int64_t largest_token(const TokenFile& file) {
 }
 
 std::optional<int64_t> documents_of(const TokenFile& file) {
-  const auto path = ends_path(file.path());
+  const auto path = ends_path(file.name());
   if (!std::filesystem::exists(path)) return {};
   return static_cast<int64_t>(document_ends(read_file(path, ExitCode::data), file.size(), path.string()).size());
 }
 
-Json tokens_json(const std::string& path, int64_t rows) {
-  Json files = Json::array();
-  for (const auto& name : files_ending_in(".bin", path)) {
-    const TokenFile file(name, std::nullopt);
+Json tokens_json(const std::string& path, int64_t rows, DataFiles& files) {
+  Json all = Json::array();
+  for (const auto& name : files.ending_in(".bin", path)) {
+    const TokenFile file(files.open(name), std::nullopt);
     std::vector<int64_t> first(static_cast<size_t>(std::min(rows, file.size())));
     file.read(0, first, std::numeric_limits<int64_t>::max());
     const auto documents = documents_of(file);
-    files.push_back({{"name", name.string()},
-                     {"tokens", file.size()},
-                     {"bits", file.bits()},
-                     {"largest", largest_token(file)},
-                     {"documents", documents ? Json(*documents) : Json()},
-                     {"first", first}});
+    all.push_back({{"name", name},
+                   {"tokens", file.size()},
+                   {"bits", file.bits()},
+                   {"largest", largest_token(file)},
+                   {"documents", documents ? Json(*documents) : Json()},
+                   {"first", first}});
   }
-  return {{"schema_version", 1}, {"kind", "tokens"}, {"files", std::move(files)}};
+  return {{"schema_version", 1}, {"kind", "tokens"}, {"files", std::move(all)}};
 }
 
 void print_tokens(const Json& shown) {
@@ -202,13 +202,14 @@ Command add_data_show(CLI::App& data) {
     refuse_several_ranks(context.environment, "data show");
     if (!sheet->empty() && std::filesystem::path(*sheet).extension() != ".png")
       throw UserError(fmt::format("the contact sheet (--sheet) must end in .png: {}", *sheet));
+    const auto files = data_files(DataConfig(), this_machine(context.environment).variables);
     if (is_tokens(*path)) {
       if (!sheet->empty()) throw UserError(fmt::format("only images have a contact sheet (--sheet): {}", *path));
-      const Json shown = tokens_json(*path, *rows);
+      const Json shown = tokens_json(*path, *rows, *files);
       *json ? print_json(shown) : print_tokens(shown);
       return 0;
     }
-    const auto images = open_images(*path);
+    const auto images = open_images(*path, files);
     const auto first = first_rows(*images, *rows);
     *json ? print_json(to_json(*images, first)) : print(*images, first);
     if (!sheet->empty()) {

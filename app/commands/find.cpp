@@ -268,7 +268,7 @@ Command add_find_batch(CLI::App& find) {
     Recipe named = recipe;
     named.name = "find-batch-" + recipe.name;
     named.run_dir = arguments->run_dir.empty() ? std::nullopt : std::optional(arguments->run_dir);
-    const Machine machine = detect_machine(visible_devices(context.environment));
+    const Machine machine = this_machine(context.environment);
     make_plan(recipe, machine);  // reports what is wrong before anything is created
     const fs::path folder = fs::absolute(make_run_directory(named));
     BatchFinder finder(recipe, machine, folder, budget_s);

@@ -191,7 +191,7 @@ int find_lr(const FindLrArguments& arguments, Recipe recipe, const CommandContex
   if (base_learning_rate(recipe.optimizer) == 0)
     throw UserError("optimizer.lr must be above 0, because the rates of single parameters change in proportion to it");
   const Recipe test = range_test(recipe, arguments, steps_of_checkpoint(recipe));
-  const Machine machine = detect_machine(visible_devices(context.environment));
+  const Machine machine = this_machine(context.environment);
   make_plan(test, machine);  // reports what is wrong before anything is created
   Recipe named = recipe;
   named.name = "find-lr-" + recipe.name;

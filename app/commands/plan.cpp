@@ -26,7 +26,7 @@ Command add_plan(CLI::App& app) {
   recipes->add_to(*command);
   return [=](const CommandContext& context) {
     refuse_several_ranks(context.environment, "trainopt plan");
-    const Machine here = detect_machine(visible_devices(context.environment));
+    const Machine here = this_machine(context.environment);
     const auto [machine, position] = assumptions->empty() ? AssumedJob{here, {}} : assume(here, *assumptions);
     const auto loaded = recipes->load(*command, position.ranks);
     require_weights_file(loaded.recipe);

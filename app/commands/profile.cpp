@@ -113,7 +113,7 @@ std::string cost_text(const Json& cost) {
 
 /// Empty if trainopt roofline has not measured this machine.
 std::vector<UnitLimit> limits_of(const Recipe& recipe, const Launch& launch, const Environment& environment) {
-  const Plan plan = make_plan(recipe, detect_machine(visible_devices(environment)), launch.position);
+  const Plan plan = make_plan(recipe, this_machine(environment), launch.position);
   const auto measured = measured_peaks(plan.device, environment);
   return measured ? unit_limits_of(plan, *measured) : std::vector<UnitLimit>();
 }

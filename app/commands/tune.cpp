@@ -124,7 +124,7 @@ class TuneSession {
   CommandBenchOptions bench_options() const {
     return {.folder = folder_,
             .recipe = recipe_,
-            .machine = detect_machine(visible_devices(context_.environment)),
+            .machine = this_machine(context_.environment),
             .goal = goal_,
             .ranks = ranks_,
             .diagnosis_s = std::min(12.0, budget_s_ / 10),

@@ -17,6 +17,9 @@ bool on_cpu(const Situation& s) { return s.plan.device.is_cpu(); }
 bool has_gpu(const Situation& s) { return !on_cpu(s); }
 bool has_ranks(const Situation& s) { return s.plan.position.ranks > 1; }
 bool has_loader(const Situation& s) { return s.plan.data.dataset && !s.plan.data.device_dataset; }
+bool loads_without_disk_cache(const Situation& s) {
+  return has_loader(s) && s.recipe.data.cache.kind != CacheKind::disk;
+}
 bool has_threads(const Situation& s) { return has_loader(s) && s.plan.loader.num_workers > 0; }
 bool reads_folder(const Situation& s) { return s.recipe.data.dataset == DatasetKind::image_folder; }
 bool reads_files_of_images(const Situation& s) {
@@ -235,8 +238,8 @@ const std::vector<Rule> kRules{
      saved_by_scaled_decoding, new_math, "images larger than the model's"},
     {"loader", "keep decoded images in host memory", change({"data.cache=memory"}, reads_folder), saved_by_cache,
      same_bits, "memory for all of them"},
-    {"loader", "keep the data set on the device", change({"data.cache=device"}, has_loader), saves(0.9), same_bits,
-     "memory for all of it"},
+    {"loader", "keep the data set on the device", change({"data.cache=device"}, loads_without_disk_cache), saves(0.9),
+     same_bits, "memory for all of it"},
     {"loader", "finish images on the device", finish_on_device, saved_by_finish_on_device, same_math, ""},
     {"copy", "copy ahead from page-locked memory", change({"data.pin_memory=true", "data.non_blocking=true"}, has_gpu),
      saves(0.9), same_bits, ""},

@@ -2,7 +2,9 @@
 #pragma once
 
 #include "config/describe.h"
+#include "data/cache_config.h"
 #include "data/transform_config.h"
+#include "storage/config.h"
 
 namespace trainopt {
 
@@ -43,14 +45,6 @@ struct Choices<DecodeKind> {
                                      Choice<DecodeKind>{"scaled", DecodeKind::scaled}};
 };
 
-enum class CacheKind { none, memory, device };
-template <>
-struct Choices<CacheKind> {
-  static constexpr std::array all = {Choice<CacheKind>{"none", CacheKind::none},
-                                     Choice<CacheKind>{"memory", CacheKind::memory},
-                                     Choice<CacheKind>{"device", CacheKind::device}};
-};
-
 enum class OnBadSample { error, substitute };
 template <>
 struct Choices<OnBadSample> {
@@ -74,7 +68,8 @@ struct DataConfig {
   bool non_blocking = false;
   Bytes memory_limit{int64_t{4} << 30};
   DecodeKind decode = DecodeKind::exact;
-  CacheKind cache = CacheKind::none;
+  StorageConfig storage;
+  CacheConfig cache;
   std::vector<TransformConfig> transforms;
   std::optional<int64_t> token_bits;
   Padding padding = Padding::longest;
@@ -90,7 +85,7 @@ void describe(V& v, DataConfig& c) {
       "path", c.path,
       "Where the data set is. cifar10, image_folder: its folder. packed, tar: a file, or a folder of *.pack or *.tar "
       "files. tokens: a file of tokens, or a folder of *.bin files. documents: a file of tokens with the documents' "
-      "ends next to it, or a folder of texts.");
+      "ends next to it, or a folder of texts. packed, tar and tokens may be in object storage: s3://bucket/key.");
   v.field("size", c.size, "Samples per epoch of fake_cifar10 and synthetic.", in_range(1, 1e12));
   v.field("image_size", c.image_size, "Side length of synthetic images in pixels.", in_range(1, 16384));
   v.field("batch_size", c.batch_size, "Samples per rank and micro-batch.", in_range(1, 1 << 24),
@@ -119,9 +114,11 @@ void describe(V& v, DataConfig& c) {
           "Memory limit of the batch buffers; on the CPU also of the data set with cache: device.", at_least(1));
   v.field("decode", c.decode,
           "JPEG decoding: exact gives Pillow's pixels; scaled decodes at reduced size (faster, different pixels).");
+  v.section("storage", c.storage, "Object storage, for a data.path that starts with s3://.");
   v.field("cache", c.cache,
-          "Cache the decoded data set: memory caches image_folder's images on the host; device stores all images as "
-          "uint8 on the device and draws batches there, including crops and flips.");
+          "Cache the data set: memory caches image_folder's decoded images on the host; device stores all images as "
+          "uint8 on the device and draws batches there, including crops and flips; {kind: disk, path: …, size: …} "
+          "keeps what was read from data.storage on a local disk.");
   v.field("transforms", c.transforms, "Transforms applied to each image, in order, as torchvision defines them.");
   v.field("token_bits", c.token_bits,
           "tokens, documents: bits of a token in a file without llm.c's header, 16 or 32; null: 16.", in_range(16, 32));

@@ -35,10 +35,11 @@ ImageSize DataSpec::image_size() const {
   return dataset ? output_size(Pipeline(transforms), *images()) : ImageSize{synthetic.side, synthetic.side};
 }
 
-DataSpec open_data(const DataConfig& data, const ModelNeeds& model, uint64_t seed) {
+DataSpec open_data(const DataConfig& data, const ModelNeeds& model, uint64_t seed, const Variables& variables) {
   DataSpec spec;
   spec.kind = data.dataset;
-  spec.dataset = open_training_data(data, model, seed);
+  spec.files = data_files(data, variables);
+  spec.dataset = open_training_data(data, model, seed, spec.files);
   spec.synthetic = {
       .samples = data.size, .side = data.image_size, .num_classes = model.num_classes, .vocabulary = model.vocabulary};
   spec.context = model.context;

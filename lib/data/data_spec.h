@@ -24,6 +24,7 @@ struct SyntheticData {
 struct DataSpec {
   DatasetKind kind = DatasetKind::fake_cifar10;
   std::shared_ptr<const Dataset> dataset;  ///< null for synthetic
+  std::shared_ptr<DataFiles> files;        ///< through which it is read
   SyntheticData synthetic;                 ///< used if `dataset` is null
   int64_t context = 0;                     ///< tokens of a sample, at most; 0: the samples are images
   Padding padding = Padding::longest;      ///< of documents
@@ -55,8 +56,8 @@ struct DataSpec {
   ImageSize image_size() const;
 };
 
-/// Opens the recipe's data set and describes its data for one rank. Throws UserError.
-DataSpec open_data(const DataConfig& data, const ModelNeeds& model, uint64_t seed);
+/// Opens the recipe's data set and describes its data for one rank. `variables`: AWS_… and HOME. Throws UserError.
+DataSpec open_data(const DataConfig& data, const ModelNeeds& model, uint64_t seed, const Variables& variables = {});
 
 /// Size of the images of `dataset` after `pipeline`. If sizes may differ and the transforms do not fix them, the first
 /// readable one of the first 100 images determines the size that all must have. Throws UserError(data) if none can be

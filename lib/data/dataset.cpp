@@ -2,15 +2,50 @@
 
 #include "base/error.h"
 #include "base/file_calls.h"
+#include "base/json.h"
+#include "config/load.h"
 #include "data/cifar10_file.h"
 #include "data/shards.h"
 #include "data/text/text_dataset.h"
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
+#include <mutex>
 
 namespace trainopt {
 namespace {
+
+/// Remote data that is open in this process, by what it is. The plans that a run compares differ elsewhere, and should
+/// not each ask the server for every object again.
+template <class T>
+class OpenedOnce {
+ public:
+  template <class Open>
+  std::shared_ptr<T> get(const std::string& key, Open open) {
+    const std::lock_guard lock(mutex_);
+    if (auto opened = opened_[key].lock()) return opened;
+    auto opened = open();
+    opened_[key] = opened;
+    return opened;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<std::string, std::weak_ptr<T>> opened_;
+};
+
+/// The data set at `path`; a remote one is opened once.
+template <class Open>
+std::shared_ptr<const Dataset> opened(const DataConfig& data, const ModelNeeds& model, const std::string& path,
+                                      const DataFiles* files, const Dataset* training, Open open) {
+  if (!is_remote(path)) return open();
+  static OpenedOnce<const Dataset> all;
+  return all.get(fmt::format("{} {} {} {} {} {} {} {}", word_of(data.dataset), word_of(data.decode),
+                             data.token_bits.value_or(0), model.context, model.vocabulary,
+                             static_cast<const void*>(files), static_cast<const void*>(training), path),
+                 open);
+}
 
 ImageFolderOptions folder_options(const DataConfig& data) {
   if (data.cache == CacheKind::memory && data.decode == DecodeKind::scaled)
@@ -19,16 +54,39 @@ ImageFolderOptions folder_options(const DataConfig& data) {
   return {.decode = data.decode, .keep_in_memory = data.cache == CacheKind::memory, .classes = std::nullopt};
 }
 
+void require_readable_kind(const DataConfig& data, const std::string& path) {
+  const bool is_local = data.dataset == DatasetKind::cifar10 || data.dataset == DatasetKind::image_folder;
+  if (is_local && is_remote(path))
+    throw UserError(
+        fmt::format("{} is read from local folders only; make packed or tar files of it with `trainopt data pack`: {}",
+                    word_of(data.dataset), path));
+}
+
 std::string needed_path(const DataConfig& data) {
   if (!data.path) throw UserError(fmt::format("data.path must name the data of {}", word_of(data.dataset)));
+  require_readable_kind(data, *data.path);
   return *data.path;
 }
 
-std::shared_ptr<const TextDataset> open_text(const DataConfig& data, const ModelNeeds& model, const std::string& path) {
+std::shared_ptr<const TextDataset> open_text(const DataConfig& data, const ModelNeeds& model, const std::string& path,
+                                             std::shared_ptr<DataFiles> files) {
   if (model.context == 0)
     throw UserError(fmt::format("data.dataset: {} is text, which needs a language model", word_of(data.dataset)));
-  const TextOptions options{.context = model.context, .vocabulary = model.vocabulary, .token_bits = data.token_bits};
+  const TextOptions options{.context = model.context,
+                            .vocabulary = model.vocabulary,
+                            .token_bits = data.token_bits,
+                            .files = std::move(files)};
   return data.dataset == DatasetKind::tokens ? open_token_windows(path, options) : open_documents(path, options);
+}
+
+/// The kinds that may be in object storage. `training`: whose classes packed evaluation data must have.
+std::shared_ptr<const Dataset> open_storable(const DataConfig& data, const ModelNeeds& model, const std::string& path,
+                                             const Dataset* training, std::shared_ptr<DataFiles> files) {
+  if (data.dataset == DatasetKind::tar) return open_tar(path, data.decode, std::move(files));
+  if (is_text(data.dataset)) return open_text(data, model, path, std::move(files));
+  return open_packed(
+      path,
+      {.decode = data.decode, .training = dynamic_cast<const ImageDataset*>(training), .files = std::move(files)});
 }
 
 }  // namespace
@@ -46,8 +104,27 @@ void ImageDataset::write(int64_t sample, uint64_t key, const Pipeline& pipeline,
   *place.target = label(sample);
 }
 
-std::shared_ptr<const ImageDataset> open_images(const std::string& path) {
+std::shared_ptr<DataFiles> local_data_files() {
+  return std::make_shared<DataFiles>(StorageConfig(), std::nullopt, Variables());
+}
+
+std::shared_ptr<DataFiles> data_files(const DataConfig& data, const Variables& variables) {
+  std::optional<DiskCacheOptions> cache;
+  if (data.cache == CacheKind::disk)
+    cache = DiskCacheOptions{
+        .folder = data.cache.path.value(), .size = data.cache.size.value().count, .verify = data.cache.verify};
+  static OpenedOnce<DataFiles> all;
+  const auto words = Json{to_json(data.storage), to_json(data.cache), variables};
+  return all.get(words.dump(), [&] { return std::make_shared<DataFiles>(data.storage, std::move(cache), variables); });
+}
+
+std::shared_ptr<const ImageDataset> open_images(const std::string& path, std::shared_ptr<DataFiles> files) {
   namespace fs = std::filesystem;
+  if (is_remote(path)) {
+    if (!files) files = local_data_files();
+    if (files->find(kTarEnding, path).empty()) return open_packed(path, {.files = std::move(files)});
+    return open_tar(path, DecodeKind::exact, std::move(files));
+  }
   const auto names = fs::is_directory(path) ? names_in_folder(path, ExitCode::data) : std::vector<std::string>{path};
   const auto ends_in = [](std::string_view ending) {
     return [ending](const fs::path& name) { return name.extension() == ending; };
@@ -59,7 +136,8 @@ std::shared_ptr<const ImageDataset> open_images(const std::string& path) {
   return open_image_folder(path, {});
 }
 
-std::shared_ptr<const Dataset> open_training_data(const DataConfig& data, const ModelNeeds& model, uint64_t seed) {
+std::shared_ptr<const Dataset> open_training_data(const DataConfig& data, const ModelNeeds& model, uint64_t seed,
+                                                  std::shared_ptr<DataFiles> files) {
   switch (data.dataset) {
     case DatasetKind::fake_cifar10:
       return make_fake_cifar10(data.size, seed);
@@ -68,12 +146,11 @@ std::shared_ptr<const Dataset> open_training_data(const DataConfig& data, const 
     case DatasetKind::image_folder:
       return open_image_folder(needed_path(data), folder_options(data));
     case DatasetKind::packed:
-      return open_packed(needed_path(data), {.decode = data.decode, .training = nullptr});
     case DatasetKind::tar:
-      return open_tar(needed_path(data), data.decode);
     case DatasetKind::tokens:
     case DatasetKind::documents:
-      return open_text(data, model, needed_path(data));
+      return opened(data, model, needed_path(data), files.get(), nullptr,
+                    [&] { return open_storable(data, model, *data.path, nullptr, files); });
     case DatasetKind::synthetic:
       return nullptr;
   }
@@ -81,21 +158,23 @@ std::shared_ptr<const Dataset> open_training_data(const DataConfig& data, const 
 }
 
 std::shared_ptr<const Dataset> open_evaluation_data(const DataConfig& data, const ModelNeeds& model,
-                                                    const std::optional<std::string>& path, const Dataset* training) {
+                                                    const std::optional<std::string>& path, const Dataset* training,
+                                                    std::shared_ptr<DataFiles> files) {
+  if (path) require_readable_kind(data, *path);
   if (data.dataset == DatasetKind::cifar10) {
     if (path) return read_cifar10_test(*path);
     const auto test = std::filesystem::path(needed_path(data)) / "test_batch.bin";
     return std::filesystem::exists(test) ? read_cifar10_test(test.string()) : nullptr;
   }
   if (!path) return nullptr;
-  if (is_text(data.dataset)) return open_text(data, model, *path);
+  if (is_text(data.dataset) || data.dataset == DatasetKind::tar || data.dataset == DatasetKind::packed)
+    return opened(data, model, *path, files.get(), training,
+                  [&] { return open_storable(data, model, *path, training, files); });
   if (!reads_files(data.dataset))
     throw UserError(
         fmt::format("evaluation.path needs a data.dataset that is read from files: {}", word_of(data.dataset)));
-  if (data.dataset == DatasetKind::tar) return open_tar(*path, data.decode);
   const auto* images = dynamic_cast<const ImageDataset*>(training);
   TRAINOPT_CHECK(images != nullptr);
-  if (data.dataset == DatasetKind::packed) return open_packed(*path, {.decode = data.decode, .training = images});
   auto options = folder_options(data);
   options.classes = images->class_names();
   return open_image_folder(*path, options);

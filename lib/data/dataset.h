@@ -4,6 +4,7 @@
 #include "data/config.h"
 #include "data/identity.h"
 #include "data/image/pipeline.h"
+#include "storage/data_files.h"
 
 #include <memory>
 #include <span>
@@ -39,6 +40,10 @@ class Dataset {
   /// Writes input and target. Images: transformed by `pipeline`; `key` seeds the random transforms. Throws BadSample.
   virtual void write(int64_t sample, uint64_t key, const Pipeline& pipeline, const SamplePlace& place,
                      LoadScratch& scratch) const = 0;
+  /// How many samples ahead write() should be announced by expect(); 0: it need not be, because all files are local.
+  virtual int64_t samples_ahead() const { return 0; }
+  /// Announces that write() will soon be called for this sample, so that its bytes are fetched meanwhile.
+  virtual void expect(int64_t /*sample*/) const {}
 };
 
 /// Images with labels.
@@ -82,8 +87,9 @@ struct ImageFolderOptions {
 std::shared_ptr<const ImageDataset> open_image_folder(const std::string& path, const ImageFolderOptions& options);
 
 struct PackedOptions {
-  DecodeKind decode = DecodeKind::exact;   ///< of images that are stored as files
-  const ImageDataset* training = nullptr;  ///< the data set whose classes it must have; null: any
+  DecodeKind decode = DecodeKind::exact;       ///< of images that are stored as files
+  const ImageDataset* training = nullptr;      ///< the data set whose classes it must have; null: any
+  std::shared_ptr<DataFiles> files = nullptr;  ///< null: local ones
 };
 /// packed: a file that `trainopt data pack` wrote (packed/packed_file.h), or a folder with all files of one packing.
 /// Throws UserError(data) for files that are missing, damaged or of different packings.
@@ -91,11 +97,17 @@ std::shared_ptr<const ImageDataset> open_packed(const std::string& path, const P
 
 /// tar: a tar file in WebDataset's convention (tar/tar_index.h), or a folder of *.tar files. There are as many classes
 /// as the largest label says. Throws UserError(data) for files that are damaged or do not follow the convention.
-std::shared_ptr<const ImageDataset> open_tar(const std::string& path, DecodeKind decode);
+std::shared_ptr<const ImageDataset> open_tar(const std::string& path, DecodeKind decode,
+                                             std::shared_ptr<DataFiles> files = nullptr);
 
 /// Opens images without a recipe: a *.pack or *.tar file or a folder of them, CIFAR-10's binary files, or a folder for
 /// each class. Throws UserError(data).
-std::shared_ptr<const ImageDataset> open_images(const std::string& path);
+std::shared_ptr<const ImageDataset> open_images(const std::string& path, std::shared_ptr<DataFiles> files = nullptr);
+
+/// Files that need no settings: local ones.
+std::shared_ptr<DataFiles> local_data_files();
+/// As the recipe says. `variables`: AWS_… and HOME.
+std::shared_ptr<DataFiles> data_files(const DataConfig& data, const Variables& variables);
 
 /// What the data must know of the model.
 struct ModelNeeds {
@@ -105,9 +117,11 @@ struct ModelNeeds {
 };
 
 /// Opens the data set of a recipe; null for `synthetic`, which has none. Throws UserError.
-std::shared_ptr<const Dataset> open_training_data(const DataConfig& data, const ModelNeeds& model, uint64_t seed);
+std::shared_ptr<const Dataset> open_training_data(const DataConfig& data, const ModelNeeds& model, uint64_t seed,
+                                                  std::shared_ptr<DataFiles> files = nullptr);
 /// `path`: evaluation.path. Null if there is no evaluation data. Class labels are those of `training`.
 std::shared_ptr<const Dataset> open_evaluation_data(const DataConfig& data, const ModelNeeds& model,
-                                                    const std::optional<std::string>& path, const Dataset* training);
+                                                    const std::optional<std::string>& path, const Dataset* training,
+                                                    std::shared_ptr<DataFiles> files = nullptr);
 
 }  // namespace trainopt

@@ -215,6 +215,21 @@ void Loader::prepare(LoaderBuffer& slot, int64_t sequence) {
   slot.last_use.reset();
   slot.where = schedule_.at_sequence(sequence);
   if (counter_) slot.counts = (*counter_)(slot.where);
+  announce(sequence);
+}
+
+/// Announces the samples of this batch and of those after it, as many as the data set wants to know ahead.
+void Loader::announce(int64_t sequence) {
+  const int64_t ahead = samples_->dataset().samples_ahead();
+  if (ahead == 0) return;
+  const int64_t batch = schedule_.shape().batch_size, batches = 1 + (ahead + batch - 1) / batch;
+  const int64_t run_end = end_step_ ? schedule_.sequence_of(*end_step_) : std::numeric_limits<int64_t>::max();
+  const int64_t end = std::min(sequence + batches, std::max(run_end, sequence + 1));
+  for (announced_ = std::max(announced_, sequence); announced_ < end; ++announced_) {
+    const MicroBatch where = schedule_.at_sequence(announced_);
+    const EpochOrder order = samples_->order(where.epoch);
+    for (int64_t item = 0; item < where.items; ++item) samples_->expect(where.first + item, order);
+  }
 }
 
 void Loader::load_sample(LoaderBuffer& slot, int64_t item, SampleLoader::Scratch& scratch, WorkCounter& counter) {

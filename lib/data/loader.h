@@ -102,6 +102,7 @@ class Loader {
   void wait_while_paused();
   bool wait_until_open(int64_t sequence);
   void prepare(LoaderBuffer& slot, int64_t sequence);
+  void announce(int64_t sequence);
   void load_sample(LoaderBuffer& slot, int64_t item, SampleLoader::Scratch& scratch, WorkCounter& counter);
   void finish_sample(const Claim& claim);
   void fail(int64_t sequence, int64_t item);
@@ -127,8 +128,9 @@ class Loader {
   std::atomic<bool> stop_{false}, paused_{false};
   // Guarded by the mutex; all count micro-batches. released ≤ delivered ≤ opened ≤ limit.
   int64_t opened_, released_, limit_;
-  bool opening_ = false;  ///< a worker is preparing batch `opened_`
-  int64_t working_ = 0;   ///< threads that have not ended
+  bool opening_ = false;   ///< a worker is preparing batch `opened_`
+  int64_t announced_ = 0;  ///< batches before this are; used by the thread that prepares a batch
+  int64_t working_ = 0;    ///< threads that have not ended
   int64_t ready_ = 0;
   std::optional<Failure> failure_;  ///< the failure at the earliest sample
   int64_t delivered_;               ///< used only by the calling thread

@@ -142,7 +142,8 @@ bool is_packed(const Source& source, const Part& part) {
       file.size() != part.images())
     return false;
   try {
-    for (int64_t image = 0; image < file.size(); ++image) file.record(image);
+    std::vector<uint8_t> scratch;
+    for (int64_t image = 0; image < file.size(); ++image) file.record(image, scratch);
   } catch (const BadSample& bad) {
     throw UserError(bad.what(), ExitCode::data);
   }

@@ -43,6 +43,10 @@ class SampleLoader {
   /// also for an image of a different size if the policy requires one size.
   int64_t load(int64_t epoch, int64_t position, const SamplePlace& place, Scratch& scratch);
 
+  /// Announces the sample at `position` of `order`, an epoch's.
+  void expect(int64_t position, const EpochOrder& order) const { dataset_->expect(order(position)); }
+  EpochOrder order(int64_t epoch) const { return sampler_.order(epoch); }
+
   const Dataset& dataset() const { return *dataset_; }
   const Pipeline& pipeline() const { return pipeline_; }
   /// All bad samples found so far, each once, by index; includes those that made load() throw.

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <filesystem>
 #include <iterator>
 #include <memory>
 #include <string>
@@ -16,10 +15,6 @@ namespace trainopt {
 inline constexpr std::string_view kPackEnding = ".pack", kTarEnding = ".tar";
 /// Of a packed or tar file. More are damage, for which nothing is to be allocated.
 inline constexpr int64_t kMostClasses = int64_t{1} << 20;
-
-/// `path`, if it is a file; if it is a folder, its files with this ending in bytewise order. Throws UserError(data) if
-/// there are none.
-std::vector<std::filesystem::path> files_ending_in(std::string_view ending, const std::filesystem::path& path);
 
 /// "00002-of-00064.tar".
 std::string shard_name(int64_t shard, int64_t shards, std::string_view ending);

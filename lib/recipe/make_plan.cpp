@@ -106,7 +106,7 @@ void for_each_optimization(const Recipe& recipe, int64_t replicas, Pass pass) {
   ParallelConfig sharing = parallel;
   sharing.pipeline = {};
   const bool several = replicas > 1 || !(to_json(sharing) == to_json(ParallelConfig()));
-  const Word cache{data.cache == CacheKind::device, word_of(data.cache), "device"};
+  const Word cache{data.cache == CacheKind::device, word_of(data.cache.kind), "device"};
   const Word strategy{several, word_of(parallel.sharding_strategy), "zero1"};
   // Every model with attention has one of its implementations; math is the plain one, and the only one with dropout.
   const bool attends = has_attention(recipe.model.name), chooses = o.attention == AttentionKernel::automatic,

@@ -194,8 +194,8 @@ void note_cut_documents(const DataPlan& data, std::vector<std::string>& notes) {
 
 std::optional<EvaluationPlan> evaluation_plan(const Recipe& recipe, const DataPlan& training) {
   if (!training.dataset) return std::nullopt;
-  auto dataset =
-      open_evaluation_data(recipe.data, needs_of(recipe.model), recipe.evaluation.path, training.dataset.get());
+  auto dataset = open_evaluation_data(recipe.data, needs_of(recipe.model), recipe.evaluation.path,
+                                      training.dataset.get(), training.files);
   if (!dataset) {
     if (recipe.evaluation.every_n_steps)
       throw UserError(
@@ -238,7 +238,7 @@ Plan plain_plan(const Recipe& recipe, const Machine& machine, const RankPosition
   plan.name = recipe.name;
   plan.seed = static_cast<uint64_t>(recipe.seed);
 
-  static_cast<DataSpec&>(plan.data) = open_data(recipe.data, needs_of(recipe.model), plan.seed);
+  static_cast<DataSpec&>(plan.data) = open_data(recipe.data, needs_of(recipe.model), plan.seed, machine.variables);
   plan.data.ranks = plan.stages.replica.ranks;
   plan.data.rank = plan.stages.replica.rank;
   plan.data.accumulation = micro_batches;

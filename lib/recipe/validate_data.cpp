@@ -1,6 +1,9 @@
 #include "recipe/validate_data.h"
 
 #include "data/device_transforms.h"
+#include "storage/data_files.h"
+
+#include <string_view>
 
 namespace trainopt {
 namespace {
@@ -81,9 +84,10 @@ void check_images(const Recipe& recipe, const Keys& changed, Problems& problems)
 }
 
 /// Keys that have no use for text.
-void check_text(const Keys& changed, Problems& problems) {
+void check_text(const DataConfig& data, const Keys& changed, Problems& problems) {
   for (const char* key : {"data.image_size", "data.transforms", "data.decode", "data.cache", "evaluation.transforms"})
-    if (changed.contains(key)) problems.push_back({key, "is about images, and this data is text; remove this key"});
+    if (changed.contains(key) && !(key == std::string_view("data.cache") && data.cache == CacheKind::disk))
+      problems.push_back({key, "is about images, and this data is text; remove this key"});
   for (const char* key : {"data.on_bad_sample", "data.max_bad_samples"})
     if (changed.contains(key))
       problems.push_back({key, "is about images, and text that cannot be read always ends the run; remove this key"});
@@ -104,6 +108,18 @@ void check_text_keys(const DataConfig& data, Problems& problems) {
                         "data.padding other than max"});
 }
 
+/// Keys of object storage, for data that is in local files only.
+void check_storage(const Recipe& recipe, const Keys& changed, Problems& problems) {
+  const auto is_there = [](const std::optional<std::string>& path) { return path && is_remote(*path); };
+  if (is_there(recipe.data.path) || is_there(recipe.evaluation.path)) return;
+  if (recipe.data.cache == CacheKind::disk)
+    problems.push_back({"data.cache", "disk is only for data in object storage (s3://bucket/key); local files need no "
+                                      "copies; remove this key"});
+  for (const std::string& key : changed)
+    if (key.starts_with("data.storage."))
+      problems.push_back({key, "is only for a data.path in object storage (s3://bucket/key); remove this key"});
+}
+
 }  // namespace
 
 void check_data(const Recipe& recipe, const Keys& changed, Problems& problems) {
@@ -119,10 +135,11 @@ void check_data(const Recipe& recipe, const Keys& changed, Problems& problems) {
         {"data.dataset", fmt::format("{} reads text: tokens, documents or synthetic, not {}", model, name)});
   check_files(recipe, changed, problems);
   if (language || is_text(data.dataset))
-    check_text(changed, problems);
+    check_text(data, changed, problems);
   else
     check_images(recipe, changed, problems);
   check_text_keys(data, problems);
+  check_storage(recipe, changed, problems);
   if (data.non_blocking && !data.pin_memory) problems.push_back({"data.non_blocking", "needs data.pin_memory: true"});
 }
 

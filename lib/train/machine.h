@@ -4,6 +4,7 @@
 
 #include "comm/rank_position.h"
 #include "metrics/gpu_trouble.h"
+#include "storage/variables.h"
 
 #include <c10/core/Device.h>
 
@@ -24,6 +25,7 @@ struct Machine {
   std::string gpu_trouble;  ///< why no GPU, or not the one described here, can be used (metrics/gpu_trouble.h)
   std::string gpu_caution;  ///< what a user of the GPU described here should know
   GpuEvidence evidence;     ///< what these sentences come from
+  Variables variables;      ///< of the environment: AWS_… and HOME, for data in object storage
   bool assumed = false;     ///< described, not detected; nothing can be allocated on it
 };
 

@@ -291,6 +291,30 @@ def tar_files():
         write("tar", name, content)
 
 
+def answers_of_s3():
+    def listed(content):
+        return (
+            '<?xml version="1.0" encoding="UTF-8"?>\n'
+            f'<ListBucketResult xmlns="http://s3.amazonaws.com/doc/2006-03-01/">{content}</ListBucketResult>'
+        )
+
+    def objects(key):
+        return f"<Contents><Key>{key}</Key><Size>7</Size><ETag>&quot;x&quot;</ETag></Contents>"
+
+    last = "<IsTruncated>false</IsTruncated>"
+    for name, text in {
+        "one": listed(objects("a/b") + last),
+        "continued": listed(
+            objects("a") + "<IsTruncated>true</IsTruncated><NextContinuationToken>t</NextContinuationToken>"
+        ),
+        "encoded": listed("<EncodingType>url</EncodingType>" + objects("a%2Fb+%00") + last),
+        "in_parts": listed(objects("a<!-- b --><![CDATA[c]]>d") + last),
+        "bomb": '<!DOCTYPE l [<!ENTITY a "aaaa"><!ENTITY b "&a;&a;">]>' + listed(objects("&b;") + last),
+        "error": "<Error><Code>NoSuchKey</Code><Message>m</Message><Region>r</Region><RequestId>1</RequestId></Error>",
+    }.items():
+        write("s3_xml", name, text)
+
+
 if __name__ == "__main__":
-    for make in (recipes, cifar10, jpegs, pngs, safetensors, manifests, texts, packed_files, tar_files):
+    for make in (recipes, cifar10, jpegs, pngs, safetensors, manifests, texts, packed_files, tar_files, answers_of_s3):
         make()

@@ -38,12 +38,13 @@ void make_checksums_fit(std::string& bytes) {
 }
 
 void read_all(const PackedFile& file, size_t bytes) {
+  std::vector<uint8_t> scratch;
   const int64_t classes = file.trailer().classes;
   FUZZ_CHECK(file.class_names().empty() || static_cast<int64_t>(file.class_names().size()) == classes);
   for (int64_t image = 0; image < file.size(); ++image) {
     FUZZ_CHECK(file.entry(image).label >= 0 && file.entry(image).label < classes);
     try {
-      const auto record = file.record(image);
+      const auto record = file.record(image, scratch);
       FUZZ_CHECK(!record.empty() && record.size() < bytes);
       for (const uint8_t byte : record) g_sum = g_sum + byte;  // every byte can be read
     } catch (const BadSample&) {

@@ -41,14 +41,14 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   std::string bytes(as_text(data + 1, size - 1));
   constexpr int64_t kAnySize = 1 << 20;
   if (data[0] % 4 == 0) {
-    if (const auto index = parse_index(bytes, kAnySize, 0)) check(*index, kAnySize);
+    if (const auto index = parse_index(bytes, kAnySize, "0")) check(*index, kAnySize);
     return 0;
   }
   if (data[0] % 4 == 1) make_sums_fit(bytes);
   try {
     const TarIndex index = tar_index(bytes, "input");
     check(index, bytes.size());
-    const auto again = parse_index(index_text(index, kAnySize, 0), kAnySize, 0);
+    const auto again = parse_index(index_text(index, kAnySize, "0"), kAnySize, "0");
     FUZZ_CHECK(again && again->samples.size() == index.samples.size());
   } catch (const UserError& error) {
     FUZZ_CHECK(error.code() == ExitCode::data);

@@ -66,7 +66,7 @@ TEST_CASE("tf32, cudnn_benchmark and channels_last take effect") {
 
 TEST_CASE("a data set on the device takes effect, and only the placement of each sample is copied") {
   Recipe recipe = small_recipe("cuda");
-  recipe.data.cache = CacheKind::device;
+  recipe.data.cache.kind = CacheKind::device;
   const Finished finished = train(recipe);
   check_effective(finished, {"cache"});
   CHECK(finished.seen.loader.bytes_copied == finished.seen.loader.bytes_delivered);

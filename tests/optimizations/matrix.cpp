@@ -80,7 +80,7 @@ void with_weight_copies(Recipe& recipe) {
 void hold_bfloat16(Recipe& recipe) { recipe.optimizations.precision.on = true; }
 void fuse_kernels(Recipe& recipe) { recipe.optimizations.fused_kernels = true; }
 void use_winograd(Recipe& recipe) { recipe.optimizations.winograd = true; }
-void cache_on_device(Recipe& recipe) { recipe.data.cache = CacheKind::device; }
+void cache_on_device(Recipe& recipe) { recipe.data.cache.kind = CacheKind::device; }
 void preprocess(Recipe& recipe) { recipe.optimizations.device_preprocess.on = true; }
 void preprocess_with_resize(Recipe& recipe) { recipe.optimizations.device_preprocess = {true, {.resize = true}}; }
 
@@ -91,7 +91,7 @@ const std::vector<Entry> kVariants = {
     {"prefetch_factor", [](Recipe& r) { r.data.num_workers = 2, r.data.prefetch_factor = 3; }},
     {"persistent_workers", [](Recipe& r) { r.data.num_workers = 2, r.data.persistent_workers = true; }},
     {"non_blocking", [](Recipe& r) { r.data.pin_memory = r.data.non_blocking = true; }},
-    {"cache", [](Recipe& r) { r.data.cache = CacheKind::device, r.data.num_workers = 2; }, crop_too},
+    {"cache", [](Recipe& r) { r.data.cache.kind = CacheKind::device, r.data.num_workers = 2; }, crop_too},
     {"cache", cache_on_device, in_bfloat16},
     {"cache", cache_on_device, resized_crop},
     {"fused_kernels", fuse_kernels, smooth_labels},

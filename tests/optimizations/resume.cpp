@@ -140,7 +140,7 @@ const std::vector<Feature> kFeatures = {
        r.train.max_grad_norm = 0.5;
      }},
     {"device_preprocess", [](Recipe& r) { r.optimizations.device_preprocess.on = true; }, true},
-    {"data set cached on the device", [](Recipe& r) { r.data.cache = CacheKind::device; }, true},
+    {"data set cached on the device", [](Recipe& r) { r.data.cache.kind = CacheKind::device; }, true},
     {"skipping non-finite steps", [](Recipe& r) { r.train.on_nonfinite = OnNonfinite::skip; }},
     {"three workers", [](Recipe& r) { r.data.num_workers = 3, r.data.persistent_workers = true; }, true},
 };

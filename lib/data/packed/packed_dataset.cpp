@@ -18,7 +18,9 @@ class Packed : public ImageDataset {
   Packed(const std::string& path, const PackedOptions& options)
       : decode_(options.decode == DecodeKind::scaled ? DecodeSize::reduced : DecodeSize::full) {
     std::vector<std::unique_ptr<const PackedFile>> files;
-    for (const auto& file : files_ending_in(kPackEnding, path)) files.push_back(std::make_unique<PackedFile>(file));
+    const auto storage = options.files ? options.files : local_data_files();
+    for (const auto& file : storage->ending_in(kPackEnding, path))
+      files.push_back(std::make_unique<PackedFile>(storage->open(file)));
     std::sort(files.begin(), files.end(),
               [](const auto& a, const auto& b) { return a->trailer().shard < b->trailer().shard; });
     for (auto& file : files) shards_.add(std::move(file));
@@ -45,7 +47,7 @@ class Packed : public ImageDataset {
   const std::vector<std::string>& class_names() const override { return shards_.front().class_names(); }
   std::string name_of(int64_t sample) const override {
     const auto [file, image] = shards_.find(sample);
-    return fmt::format("{}, image {}", file->path().string(), image);
+    return fmt::format("{}, image {}", file->name(), image);
   }
   ImageSize size_of(int64_t sample, LoadScratch& scratch) const override {
     if (const auto size = uniform_size()) return *size;
@@ -63,6 +65,11 @@ class Packed : public ImageDataset {
     else
       pipeline.run_encoded(bytes, decode_, key, destination, scratch.image);
   }
+  int64_t samples_ahead() const override { return shards_.front().reads_ahead(); }
+  void expect(int64_t sample) const override {
+    const auto [file, image] = shards_.find(sample);
+    file->expect(image);
+  }
   DataIdentity identity() const override {
     Checksum all;
     for (const auto& shard : shards_) {
@@ -78,7 +85,7 @@ class Packed : public ImageDataset {
   std::span<const uint8_t> record(int64_t sample, LoadScratch& scratch) const {
     const StageTimer timer(scratch.image.times.read_ns);
     const auto [file, image] = shards_.find(sample);
-    return file->record(image);
+    return file->record(image, scratch.file);
   }
 
   /// All shards of one packing, each once.
@@ -89,9 +96,8 @@ class Packed : public ImageDataset {
       if (trailer.source != first().source || trailer.shards != first().shards || trailer.kind != first().kind ||
           trailer.height != first().height || trailer.width != first().width || trailer.classes != first().classes ||
           file->class_names() != class_names())
-        throw UserError(
-            fmt::format("{} and {} are not of one packing", shards_.front().path().string(), file->path().string()),
-            ExitCode::data);
+        throw UserError(fmt::format("{} and {} are not of one packing", shards_.front().name(), file->name()),
+                        ExitCode::data);
       if (trailer.shard != expected)
         refuse_shard(trailer.shard > expected ? expected : trailer.shard, path,
                      trailer.shard > expected ? "missing" : "there twice");

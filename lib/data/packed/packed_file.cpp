@@ -7,6 +7,7 @@
 
 #include <xxhash.h>
 
+#include <algorithm>
 #include <bit>
 #include <cstddef>
 #include <cstring>
@@ -27,25 +28,29 @@ bool is_within(int64_t value, int64_t least, int64_t most) { return value >= lea
 
 uint64_t checksum_of(const PackTrailer& trailer) { return XXH3_64bits(&trailer, offsetof(PackTrailer, checksum)); }
 
-PackedFile::PackedFile(const std::filesystem::path& path) : file_(path, ExitCode::data) {
-  if (file_.size() < kPackStart + kTrailerBytes)
+PackedFile::PackedFile(std::unique_ptr<const DataFile> file) : file_(std::move(file)) {
+  std::vector<uint8_t> scratch;
+  if (file_->size() < kPackStart + kTrailerBytes)
     refuse(
-        fmt::format("{}: too few for a packed file, which `trainopt data pack` makes", counted(file_.size(), "byte")));
-  if (!file_.text().starts_with(kPackMagic)) refuse("this is no packed file, which `trainopt data pack` makes");
+        fmt::format("{}: too few for a packed file, which `trainopt data pack` makes", counted(file_->size(), "byte")));
+  const auto start = file_->read(0, std::ssize(kPackMagic), scratch);
+  if (!std::equal(start.begin(), start.end(), kPackMagic.begin()))
+    refuse("this is no packed file, which `trainopt data pack` makes");
   check_trailer();
   check_index();
   verified_ = std::make_unique<std::atomic<bool>[]>(static_cast<size_t>(size()));
 }
 
 void PackedFile::refuse(const std::string& what) const {
-  throw UserError(fmt::format("{}: {}", what, path().string()), ExitCode::data);
+  throw UserError(fmt::format("{}: {}", what, name()), ExitCode::data);
 }
 
 void PackedFile::check_trailer() {
-  std::memcpy(&trailer_, file_.bytes().data() + file_.size() - kTrailerBytes, sizeof(trailer_));
+  std::vector<uint8_t> scratch;
+  std::memcpy(&trailer_, file_->read(file_->size() - kTrailerBytes, kTrailerBytes, scratch).data(), sizeof(trailer_));
   if (std::memcmp(trailer_.magic, PackTrailer().magic, sizeof(trailer_.magic)) != 0)
     refuse(fmt::format("the packed file was cut: it does not end with a trailer at byte {}",
-                       file_.size() - kTrailerBytes));
+                       file_->size() - kTrailerBytes));
   if (trailer_.version != PackTrailer().version)
     refuse(fmt::format("the packed file has version {}, and this program reads version {}", trailer_.version,
                        PackTrailer().version));
@@ -56,19 +61,26 @@ void PackedFile::check_trailer() {
       is_within(trailer_.images, 1, kMostImages) && is_within(trailer_.height, least, most) &&
       is_within(trailer_.width, least, most) && is_within(trailer_.classes, 1, kMostClasses) &&
       is_within(trailer_.names_bytes, 0, kMostNamesBytes) && trailer_.shard < trailer_.shards &&
-      is_within(trailer_.entries_at, kPackStart, file_.size()) && trailer_.entries_at % 8 == 0 &&
-      trailer_.entries_at + trailer_.images * kEntryBytes + trailer_.names_bytes + kTrailerBytes == file_.size();
+      is_within(trailer_.entries_at, kPackStart, file_->size()) && trailer_.entries_at % 8 == 0 &&
+      trailer_.entries_at + trailer_.images * kEntryBytes + trailer_.names_bytes + kTrailerBytes == file_->size();
   if (!fits)
     refuse(fmt::format("the packed file's trailer, at byte {}, is damaged; pack the images again",
-                       file_.size() - kTrailerBytes));
+                       file_->size() - kTrailerBytes));
 }
 
 void PackedFile::check_index() {
-  const uint8_t* index = file_.bytes().data() + trailer_.entries_at;
   const int64_t of_entries = trailer_.images * kEntryBytes;
+  std::vector<uint8_t> scratch;
+  const uint8_t* index = file_->read(trailer_.entries_at, of_entries + trailer_.names_bytes, scratch).data();
   if (XXH3_64bits(index, static_cast<size_t>(of_entries + trailer_.names_bytes)) != trailer_.index_checksum)
     refuse(fmt::format("the packed file's index, at byte {}, is damaged; pack the images again", trailer_.entries_at));
-  entries_ = {reinterpret_cast<const PackEntry*>(index), static_cast<size_t>(trailer_.images)};
+  if (file_->is_mapped()) {
+    entries_ = {reinterpret_cast<const PackEntry*>(index), static_cast<size_t>(trailer_.images)};
+  } else {
+    copied_entries_.resize(static_cast<size_t>(trailer_.images));
+    std::memcpy(copied_entries_.data(), index, static_cast<size_t>(of_entries));
+    entries_ = copied_entries_;
+  }
   const int64_t of_image = trailer_.height * trailer_.width * 3;
   for (int64_t image = 0; image < size(); ++image) {
     const PackEntry& entry = this->entry(image);
@@ -92,16 +104,14 @@ void PackedFile::read_names(std::string_view names) {
     refuse(fmt::format("the packed file names {} classes but has {}", names_.size(), trailer_.classes));
 }
 
-std::span<const uint8_t> PackedFile::record(int64_t image) const {
+std::span<const uint8_t> PackedFile::record(int64_t image, std::vector<uint8_t>& scratch) const {
   const PackEntry& entry = this->entry(image);
-  if (const auto now = file_.shorter_size())
-    throw BadSample(fmt::format("the file became shorter while it was read: {} bytes, before {}", *now, file_.size()));
-  const auto record = file_.bytes().subspan(static_cast<size_t>(entry.offset), entry.bytes);
+  const auto record = file_->read(entry.offset, entry.bytes, scratch);
   std::atomic<bool>& verified = verified_[static_cast<size_t>(image)];
   if (!verified.load(std::memory_order_relaxed)) {
     if (XXH3_64bits(record.data(), record.size()) != entry.checksum)
       throw BadSample(fmt::format("its {} bytes at byte {} changed since they were packed", entry.bytes, entry.offset));
-    verified.store(true, std::memory_order_relaxed);
+    verified.store(file_->is_mapped(), std::memory_order_relaxed);
   }
   return record;
 }

@@ -11,7 +11,7 @@
 // index when the file is opened, a record when it is first read.
 #pragma once
 
-#include "base/mapped_file.h"
+#include "storage/data_file.h"
 
 #include <atomic>
 #include <cstdint>
@@ -59,16 +59,20 @@ class PackedFile {
  public:
   /// Throws UserError(data), with what is wrong and where, for a file that cannot be read, is of another kind or
   /// version, was cut or changed, or whose index does not fit it.
-  explicit PackedFile(const std::filesystem::path& path);
+  explicit PackedFile(std::unique_ptr<const DataFile> file);
+  explicit PackedFile(const std::filesystem::path& path) : PackedFile(open_local_file(path)) {}
 
-  const std::filesystem::path& path() const { return file_.path(); }
+  const std::string& name() const { return file_->name(); }
   int64_t size() const { return trailer_.images; }
   const PackTrailer& trailer() const { return trailer_; }
   const std::vector<std::string>& class_names() const { return names_; }  ///< in label order; empty: they have none
   const PackEntry& entry(int64_t image) const { return entries_[static_cast<size_t>(image)]; }
-  /// The bytes of a record, mapped. Verifies them the first time. Throws BadSample with the offset if they changed
-  /// since they were written, or if the file became shorter.
-  std::span<const uint8_t> record(int64_t image) const;
+  /// The bytes of a record, as DataFile::read(). Verifies them: of a mapped file the first time only. Throws BadSample
+  /// with the offset if they changed since they were written.
+  std::span<const uint8_t> record(int64_t image, std::vector<uint8_t>& scratch) const;
+  int64_t reads_ahead() const { return file_->reads_ahead(); }
+  /// Announces a record().
+  void expect(int64_t image) const { file_->expect(entry(image).offset, entry(image).bytes); }
 
  private:
   void check_trailer();
@@ -76,9 +80,10 @@ class PackedFile {
   void read_names(std::string_view names);
   [[noreturn]] void refuse(const std::string& what) const;
 
-  MappedFile file_;
+  std::unique_ptr<const DataFile> file_;
   PackTrailer trailer_;
-  std::span<const PackEntry> entries_;  ///< mapped
+  std::vector<PackEntry> copied_entries_;  ///< of a file that is not mapped
+  std::span<const PackEntry> entries_;
   std::vector<std::string> names_;
   std::unique_ptr<std::atomic<bool>[]> verified_;
 };

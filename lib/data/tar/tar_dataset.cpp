@@ -13,22 +13,23 @@ namespace trainopt {
 namespace {
 
 struct TarFile {
-  explicit TarFile(const std::filesystem::path& path) : file(path, ExitCode::data), index(stored_tar_index(file)) {
+  explicit TarFile(std::unique_ptr<const DataFile> opened) : file(std::move(opened)), index(stored_tar_index(*file)) {
     if (index.samples.empty())
-      throw UserError(fmt::format("the tar file contains no images: {}", path.string()), ExitCode::data);
+      throw UserError(fmt::format("the tar file contains no images: {}", file->name()), ExitCode::data);
   }
   int64_t size() const { return static_cast<int64_t>(index.samples.size()); }
   const TarSample& sample(int64_t i) const { return index.samples[static_cast<size_t>(i)]; }
 
-  MappedFile file;
+  std::unique_ptr<const DataFile> file;
   TarIndex index;
 };
 
 class Tar : public ImageDataset {
  public:
-  Tar(const std::string& path, DecodeKind decode)
+  Tar(const std::string& path, DecodeKind decode, DataFiles& files)
       : decode_(decode == DecodeKind::scaled ? DecodeSize::reduced : DecodeSize::full) {
-    for (const auto& file : files_ending_in(kTarEnding, path)) shards_.add(std::make_unique<const TarFile>(file));
+    for (const auto& file : files.ending_in(kTarEnding, path))
+      shards_.add(std::make_unique<const TarFile>(files.open(file)));
     for (const auto& shard : shards_)
       for (const auto& sample : shard.file->index.samples) classes_ = std::max(classes_, sample.label + 1);
   }
@@ -42,20 +43,22 @@ class Tar : public ImageDataset {
   std::optional<ImageSize> uniform_size() const override { return std::nullopt; }
   std::string name_of(int64_t sample) const override {
     const auto [tar, i] = shards_.find(sample);
-    return fmt::format("{}, member {} at byte {}", tar->file.path().string(), tar->sample(i).name,
-                       tar->sample(i).offset);
+    return fmt::format("{}, member {} at byte {}", tar->file->name(), tar->sample(i).name, tar->sample(i).offset);
   }
   ImageSize size_of(int64_t sample, LoadScratch& scratch) const override {
     decode_image(file_of(sample, scratch), scratch.image.decoded);
     return scratch.image.decoded.size();
   }
-  std::span<const uint8_t> file_of(int64_t sample, LoadScratch&) const override {
+  std::span<const uint8_t> file_of(int64_t sample, LoadScratch& scratch) const override {
+    const StageTimer timer(scratch.image.times.read_ns);
     const auto [tar, i] = shards_.find(sample);
     const TarSample& found = tar->sample(i);
-    if (const auto now = tar->file.shorter_size())
-      throw BadSample(
-          fmt::format("the file became shorter while it was read: {} bytes, before {}", *now, tar->file.size()));
-    return tar->file.bytes().subspan(static_cast<size_t>(found.offset), static_cast<size_t>(found.bytes));
+    return tar->file->read(found.offset, found.bytes, scratch.file);
+  }
+  int64_t samples_ahead() const override { return shards_.front().file->reads_ahead(); }
+  void expect(int64_t sample) const override {
+    const auto [tar, i] = shards_.find(sample);
+    tar->file->expect(tar->sample(i).offset, tar->sample(i).bytes);
   }
   void load(int64_t sample, uint64_t key, const Pipeline& pipeline, const Destination& destination,
             LoadScratch& scratch) const override {
@@ -80,8 +83,9 @@ class Tar : public ImageDataset {
 
 }  // namespace
 
-std::shared_ptr<const ImageDataset> open_tar(const std::string& path, DecodeKind decode) {
-  return std::make_shared<Tar>(path, decode);
+std::shared_ptr<const ImageDataset> open_tar(const std::string& path, DecodeKind decode,
+                                             std::shared_ptr<DataFiles> files) {
+  return std::make_shared<Tar>(path, decode, files ? *files : *local_data_files());
 }
 
 }  // namespace trainopt

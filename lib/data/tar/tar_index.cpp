@@ -7,6 +7,7 @@
 #include "data/shards.h"
 #include "data/tar/tar_members.h"
 
+#include <algorithm>
 #include <cctype>
 #include <charconv>
 #include <unordered_set>
@@ -14,7 +15,9 @@
 namespace trainopt {
 namespace {
 
-constexpr std::string_view kFormat = "trainopt tar index 1";
+constexpr std::string_view kFormat = "trainopt tar index 2";
+/// Of a label: a number and white space.
+constexpr int64_t kMostLabelBytes = 256;
 constexpr int64_t kMostIndexBytes = int64_t{1} << 36;
 
 struct SplitName {
@@ -37,10 +40,41 @@ std::optional<int64_t> label_of(std::string_view text) {
   return fits ? std::optional(label) : std::nullopt;
 }
 
+/// A file that is read front to back, a few megabytes at a time.
+class FileWindow {
+ public:
+  explicit FileWindow(const DataFile& file) : file_(file) {}
+
+  std::string_view at(int64_t offset, int64_t bytes) {
+    if (bytes == 0) return {};
+    const int64_t begin = offset / kWindow * kWindow;
+    if (file_.is_mapped() || offset + bytes > begin + kWindow) return text_of(file_.read(offset, bytes, long_));
+    if (begin != begin_) {
+      window_ = text_of(file_.read(begin, bytes_from(begin), scratch_));
+      begin_ = begin;
+      if (bytes_from(begin + kWindow) > 0) file_.expect(begin + kWindow, bytes_from(begin + kWindow));
+    }
+    return window_.substr(static_cast<size_t>(offset - begin), static_cast<size_t>(bytes));
+  }
+
+ private:
+  static constexpr int64_t kWindow = 4 << 20;
+
+  static std::string_view text_of(std::span<const uint8_t> bytes) {
+    return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+  }
+  int64_t bytes_from(int64_t begin) const { return std::clamp<int64_t>(file_.size() - begin, 0, kWindow); }
+
+  const DataFile& file_;
+  std::vector<uint8_t> scratch_, long_;
+  std::string_view window_;
+  int64_t begin_ = -1;
+};
+
 /// Collects members into samples.
 class Samples {
  public:
-  Samples(std::string_view tar, const std::string& file) : tar_(tar), file_(file) {}
+  Samples(const TarBytes& bytes, const std::string& file) : bytes_(bytes), file_(file) {}
 
   void add(const TarMember& member) {
     SplitName name = split(member.name);
@@ -55,7 +89,7 @@ class Samples {
       image_ = member;
     } else if (name.ending == "cls") {
       if (label_) refuse("the sample has two labels", member);
-      label_ = label_of(tar_.substr(static_cast<size_t>(member.offset), static_cast<size_t>(member.bytes)));
+      if (member.bytes <= kMostLabelBytes) label_ = label_of(bytes_(member.offset, member.bytes));
       if (!label_) refuse(fmt::format("the label is no number from 0 to {}", kMostClasses - 1), member);
     }
   }
@@ -81,7 +115,7 @@ class Samples {
     label_.reset();
   }
 
-  std::string_view tar_;
+  const TarBytes& bytes_;
   const std::string& file_;
   std::string key_;
   std::unordered_set<std::string> keys_;
@@ -92,22 +126,29 @@ class Samples {
 
 }  // namespace
 
-TarIndex tar_index(std::string_view tar, const std::string& file) {
-  Samples samples(tar, file);
+TarIndex tar_index(int64_t size, const TarBytes& bytes, const std::string& file) {
+  Samples samples(bytes, file);
   TarIndex index;
-  index.comment = read_tar(tar, file, [&](const TarMember& member) { samples.add(member); });
+  index.comment = read_tar(size, bytes, file, [&](const TarMember& member) { samples.add(member); });
   index.samples = samples.take();
   return index;
 }
 
-std::string index_text(const TarIndex& index, int64_t tar_bytes, int64_t changed_ns) {
+TarIndex tar_index(std::string_view tar, const std::string& file) {
+  const auto part = [tar](int64_t offset, int64_t bytes) {
+    return tar.substr(static_cast<size_t>(offset), static_cast<size_t>(bytes));
+  };
+  return tar_index(std::ssize(tar), part, file);
+}
+
+std::string index_text(const TarIndex& index, int64_t tar_bytes, const std::string& version) {
   Json samples = Json::array();
   for (const auto& sample : index.samples)
     samples.push_back(Json::array({sample.offset, sample.bytes, sample.label, sample.name}));
   const std::string text = Json{
       {"format", kFormat},
       {"bytes", tar_bytes},
-      {"changed_ns", changed_ns},
+      {"version", version},
       {"comment", index.comment},
       {"samples",
        std::move(samples)}}.dump(-1, ' ', false, Json::error_handler_t::replace);
@@ -116,7 +157,7 @@ std::string index_text(const TarIndex& index, int64_t tar_bytes, int64_t changed
   return fmt::format("{}\n{}\n", hex(checksum.value()), text);
 }
 
-std::optional<TarIndex> parse_index(std::string_view text, int64_t tar_bytes, int64_t changed_ns) {
+std::optional<TarIndex> parse_index(std::string_view text, int64_t tar_bytes, const std::string& version) {
   const size_t line = text.find('\n');
   if (line == std::string_view::npos || !text.ends_with('\n')) return {};
   const std::string_view content = text.substr(line + 1, text.size() - line - 2);
@@ -125,7 +166,7 @@ std::optional<TarIndex> parse_index(std::string_view text, int64_t tar_bytes, in
   if (hex(checksum.value()) != text.substr(0, line)) return {};
   try {
     const Json json = Json::parse(content);
-    if (json.at("format") != kFormat || json.at("bytes") != tar_bytes || json.at("changed_ns") != changed_ns) return {};
+    if (json.at("format") != kFormat || json.at("bytes") != tar_bytes || json.at("version") != version) return {};
     TarIndex index{.samples = {}, .comment = json.at("comment")};
     for (const Json& each : json.at("samples")) {
       const TarSample sample{each.at(0), each.at(1), each.at(2), each.at(3)};
@@ -140,16 +181,19 @@ std::optional<TarIndex> parse_index(std::string_view text, int64_t tar_bytes, in
   }
 }
 
-TarIndex stored_tar_index(const MappedFile& tar) {
-  const std::filesystem::path path = tar.path().string() + ".index";
+TarIndex stored_tar_index(const DataFile& tar) {
+  FileWindow window(tar);
+  const TarBytes bytes = [&](int64_t offset, int64_t count) { return window.at(offset, count); };
+  if (!tar.is_mapped()) return tar_index(tar.size(), bytes, tar.name());
+  const std::filesystem::path path = tar.name() + ".index";
   try {
     const std::string text = read_file(path, ExitCode::data, kMostIndexBytes);
-    if (auto index = parse_index(text, tar.size(), tar.changed_ns())) return *std::move(index);
+    if (auto index = parse_index(text, tar.size(), tar.version())) return *std::move(index);
   } catch (const UserError&) {  // there is none
   }
-  TarIndex index = tar_index(tar.text(), tar.path().string());
+  TarIndex index = tar_index(tar.size(), bytes, tar.name());
   try {
-    write_file(path, index_text(index, tar.size(), tar.changed_ns()));
+    write_file(path, index_text(index, tar.size(), tar.version()));
   } catch (const UserError&) {  // no permission to write here, or a full disk
   }
   return index;

@@ -3,7 +3,8 @@
 // number in the one that ends in cls; others are ignored. Without libtorch.
 #pragma once
 
-#include "base/mapped_file.h"
+#include "data/tar/tar_members.h"
+#include "storage/data_file.h"
 
 #include <cstdint>
 #include <optional>
@@ -27,15 +28,16 @@ struct TarIndex {
 
 /// Reads all headers. Throws as read_tar(), and UserError(data) with file, offset and member for a sample without image
 /// or label, with two of them, with a label that is no number below kMostClasses, or that comes again later.
-TarIndex tar_index(std::string_view tar, const std::string& file);
+TarIndex tar_index(int64_t size, const TarBytes& bytes, const std::string& file);
+TarIndex tar_index(std::string_view tar, const std::string& file);  ///< of a tar file in memory
 
-/// The same, from the file `path`.index if that was made of the same file: size and time of change are compared. Else
-/// writes it, so that the next opening need not read a header for every image; on a folder without permission, goes on
-/// without.
-TarIndex stored_tar_index(const MappedFile& tar);
+/// The same. Of a local file from the file `path`.index, if that was made of the same file: size and version are
+/// compared. Else writes it, so that the next opening need not read a header for every image; on a folder without
+/// permission, goes on without. A remote file is read through, once if a disk cache keeps it.
+TarIndex stored_tar_index(const DataFile& tar);
 
-/// The stored form, and back; nullopt if `text` is damaged, or is the index of a file of another size or time.
-std::string index_text(const TarIndex& index, int64_t tar_bytes, int64_t changed_ns);
-std::optional<TarIndex> parse_index(std::string_view text, int64_t tar_bytes, int64_t changed_ns);
+/// The stored form, and back; nullopt if `text` is damaged, or is the index of a file of another size or version.
+std::string index_text(const TarIndex& index, int64_t tar_bytes, const std::string& version);
+std::optional<TarIndex> parse_index(std::string_view text, int64_t tar_bytes, const std::string& version);
 
 }  // namespace trainopt

@@ -65,14 +65,16 @@ bool is_empty(std::string_view block) {
 /// Reads the headers of one tar file.
 class Reader {
  public:
-  Reader(std::string_view tar, const std::string& file) : tar_(tar), file_(file) {}
+  Reader(int64_t size, const TarBytes& bytes, const std::string& file) : size_(size), bytes_(bytes), file_(file) {}
 
   std::string run(const std::function<void(const TarMember&)>& found) {
     while (true) {
       header_at_ = at_;
       const std::string_view block = next_block();
       if (is_empty(block)) break;
-      take(block, found);
+      Header header;
+      std::memcpy(&header, block.data(), sizeof(header));
+      take(header, found);
     }
     if (!is_empty(next_block())) refuse("an empty block is followed by another member, as in tar files put together");
     return comment_;
@@ -86,24 +88,19 @@ class Reader {
   }
 
   std::string_view next_block() {
-    if (static_cast<int64_t>(tar_.size()) - at_ < kTarBlock)
-      refuse("the tar file was cut: it does not end with two empty blocks");
+    if (size_ - at_ < kTarBlock) refuse("the tar file was cut: it does not end with two empty blocks");
     at_ += kTarBlock;
-    return tar_.substr(static_cast<size_t>(at_ - kTarBlock), kTarBlock);
+    return bytes_(at_ - kTarBlock, kTarBlock);
   }
 
   /// The member's bytes, and the padding after them.
-  std::string_view next_content(int64_t bytes) {
-    const auto left = static_cast<int64_t>(tar_.size()) - at_;
+  void skip_content(int64_t bytes) {
+    const int64_t left = size_ - at_;
     if (bytes > left) refuse(fmt::format("the tar file was cut: a member has {} bytes, and {} are left", bytes, left));
-    const std::string_view content = tar_.substr(static_cast<size_t>(at_), static_cast<size_t>(bytes));
     at_ += std::min(left, (bytes + kTarBlock - 1) / kTarBlock * kTarBlock);
-    return content;
   }
 
-  void take(std::string_view block, const std::function<void(const TarMember&)>& found) {
-    Header header;
-    std::memcpy(&header, block.data(), sizeof(header));
+  void take(const Header& header, const std::function<void(const TarMember&)>& found) {
     const auto sum = octal({header.checksum, sizeof(header.checksum)});
     if (!sum || *sum != sum_of(header)) refuse("a damaged tar header, or no tar file");
     const auto size = size_of(header);
@@ -131,7 +128,9 @@ class Reader {
 
   std::string_view next_header(int64_t bytes) {
     if (bytes > kMostHeaderBytes) refuse(fmt::format("a tar header of {} bytes", bytes));
-    return next_content(bytes);
+    const int64_t begin = at_;
+    skip_content(bytes);
+    return bytes_(begin, bytes);
   }
 
   static std::string field_of(std::string_view text) { return std::string(text.substr(0, text.find('\0'))); }
@@ -175,7 +174,7 @@ class Reader {
                                                       : "neither a file nor a directory in a tar file");
     check_name();
     const int64_t offset = at_;
-    next_content(size);
+    skip_content(size);
     found({.name = name_, .header = header_at_, .offset = offset, .bytes = size});
   }
 
@@ -186,7 +185,8 @@ class Reader {
     if (within.find("/../") != std::string::npos) refuse("a name with `..`");
   }
 
-  std::string_view tar_;
+  int64_t size_;
+  const TarBytes& bytes_;
   const std::string& file_;
   int64_t at_ = 0, header_at_ = 0;
   std::optional<std::string> next_name_;
@@ -218,9 +218,17 @@ std::string header_block(std::string_view name, int64_t bytes, char type) {
 
 }  // namespace
 
+std::string read_tar(int64_t size, const TarBytes& bytes, const std::string& file,
+                     const std::function<void(const TarMember&)>& found) {
+  return Reader(size, bytes, file).run(found);
+}
+
 std::string read_tar(std::string_view tar, const std::string& file,
                      const std::function<void(const TarMember&)>& found) {
-  return Reader(tar, file).run(found);
+  const auto part = [tar](int64_t offset, int64_t bytes) {
+    return tar.substr(static_cast<size_t>(offset), static_cast<size_t>(bytes));
+  };
+  return read_tar(std::ssize(tar), part, file, found);
 }
 
 std::string tar_header(std::string_view name, int64_t bytes) { return header_block(name, bytes, '0'); }

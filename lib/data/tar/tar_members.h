@@ -16,10 +16,16 @@ struct TarMember {
   int64_t offset = 0, bytes = 0;
 };
 
-/// Calls `found` for each regular member of `tar` in order. Directories are skipped. Returns the comment of a pax
-/// global header, or "". Throws UserError(data) with `file`, the offset and the member for a header that is damaged or
-/// of a member that is cut, for a link, a device, a sparse file, a name with `..` or from `/`, and if the two empty
-/// blocks are missing with which a tar file ends.
+/// These bytes of a tar file, which lie within it. Valid until the next call.
+using TarBytes = std::function<std::string_view(int64_t offset, int64_t bytes)>;
+
+/// Calls `found` for each regular member of a tar file of `size` bytes in order. Directories are skipped. Returns the
+/// comment of a pax global header, or "". Throws UserError(data) with `file`, the offset and the member for a header
+/// that is damaged or of a member that is cut, for a link, a device, a sparse file, a name with `..` or from `/`, and
+/// if the two empty blocks are missing with which a tar file ends.
+std::string read_tar(int64_t size, const TarBytes& bytes, const std::string& file,
+                     const std::function<void(const TarMember&)>& found);
+/// The same, of a tar file in memory.
 std::string read_tar(std::string_view tar, const std::string& file, const std::function<void(const TarMember&)>& found);
 
 /// Blocks of a header that read_tar() reads back; `name`: at most 100 bytes.

@@ -33,9 +33,7 @@ class TokenDocuments : public Documents {
   void read(int64_t sample, std::span<int64_t> tokens) const override {
     file_.read(begin(sample), tokens, vocabulary_);
   }
-  std::string name_of(int64_t sample) const override {
-    return fmt::format("{}, document {}", file_.path().string(), sample);
-  }
+  std::string name_of(int64_t sample) const override { return fmt::format("{}, document {}", file_.name(), sample); }
   DataIdentity identity() const override {
     const uint64_t hash = XXH3_64bits_withSeed(ends_.data(), ends_.size() * sizeof(ends_[0]), file_.fingerprint());
     return {"documents", size(), vocabulary_, fmt::format("{:016x}", hash)};
@@ -62,6 +60,9 @@ void Documents::measure() {
 }
 
 std::shared_ptr<const TextDataset> open_documents(const std::string& path, const TextOptions& options) {
+  if (is_remote(path))
+    throw UserError(fmt::format("documents are read from local files only; tokens may be remote: {}", path),
+                    ExitCode::data);
   std::error_code unreadable;  // reading the file will say why
   if (fs::is_directory(path, unreadable)) return open_text_folder(path, options);
   return std::make_shared<TokenDocuments>(path, options);

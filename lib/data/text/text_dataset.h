@@ -38,7 +38,8 @@ class TextDataset : public Dataset {
 struct TextOptions {
   int64_t context = 1024;
   int64_t vocabulary = 50257;
-  std::optional<int64_t> token_bits;  ///< data.token_bits
+  std::optional<int64_t> token_bits;           ///< data.token_bits
+  std::shared_ptr<DataFiles> files = nullptr;  ///< null: local ones
 };
 
 /// data.dataset: tokens. `path`: a file, or a folder whose *.bin files are read in bytewise order. A sample is a window

@@ -70,35 +70,33 @@ TokenLayout token_layout(std::string_view start, int64_t bytes, std::optional<in
   return {.bits = raw_bits, .header = 0, .tokens = bytes / token_bytes};
 }
 
-TokenFile::TokenFile(const std::filesystem::path& path, std::optional<int64_t> bits)
-    : file_(path, ExitCode::data),
-      layout_(token_layout(file_.text().substr(0, kTokenHeaderBytes), file_.size(), bits, path.string())) {}
-
-void TokenFile::require_unchanged_size() const {
-  if (const auto now = file_.shorter_size())
-    refuse(
-        fmt::format("{} became shorter while it was read: {} bytes, before {}", path().string(), *now, file_.size()));
+TokenFile::TokenFile(std::unique_ptr<const DataFile> file, std::optional<int64_t> bits) : file_(std::move(file)) {
+  std::vector<uint8_t> scratch;
+  const auto start = file_->read(0, std::min(file_->size(), kTokenHeaderBytes), scratch);
+  layout_ = token_layout({reinterpret_cast<const char*>(start.data()), start.size()}, file_->size(), bits, name());
 }
 
 void TokenFile::read(int64_t first, std::span<int64_t> tokens, int64_t vocabulary) const {
-  TRAINOPT_CHECK(first >= 0 && first + static_cast<int64_t>(tokens.size()) <= size());
-  require_unchanged_size();
-  const char* from = file_.text().data() + layout_.header + first * layout_.bits / 8;
+  TRAINOPT_CHECK(first >= 0 && first + std::ssize(tokens) <= size());
+  thread_local std::vector<uint8_t> scratch;
+  const auto bytes = file_->read(byte_of(first), std::ssize(tokens) * layout_.bits / 8, scratch);
+  const char* from = reinterpret_cast<const char*>(bytes.data());
   layout_.bits == 16 ? copy_tokens<uint16_t>(from, tokens) : copy_tokens<uint32_t>(from, tokens);
   const auto outside = std::find_if(tokens.begin(), tokens.end(), [=](int64_t token) { return token >= vocabulary; });
   if (outside == tokens.end()) return;
   const int64_t index = first + (outside - tokens.begin());
   refuse(fmt::format("{} has a token that is not below model.vocabulary ({}): {}, token {} of the file, at byte {}",
-                     path().string(), vocabulary, *outside, index, layout_.header + index * layout_.bits / 8));
+                     name(), vocabulary, *outside, index, byte_of(index)));
 }
 
 uint64_t TokenFile::fingerprint() const {
-  require_unchanged_size();
-  const auto ends = static_cast<size_t>(std::min<int64_t>(file_.size(), 64 * 1024));
+  const int64_t ends = std::min<int64_t>(file_->size(), 64 * 1024);
   if (ends == 0) return 0;
-  const auto bytes = file_.bytes();
-  const uint64_t first = XXH3_64bits_withSeed(bytes.data(), ends, static_cast<uint64_t>(file_.size()));
-  return XXH3_64bits_withSeed(bytes.last(ends).data(), ends, first);
+  std::vector<uint8_t> scratch;
+  const auto hash = [&](int64_t offset, uint64_t seed) {
+    return XXH3_64bits_withSeed(file_->read(offset, ends, scratch).data(), static_cast<size_t>(ends), seed);
+  };
+  return hash(file_->size() - ends, hash(0, static_cast<uint64_t>(file_->size())));
 }
 
 }  // namespace trainopt

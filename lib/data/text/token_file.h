@@ -1,7 +1,7 @@
 // A memory-mapped file of tokens: little-endian integers, either nothing else (nanoGPT's), or after llm.c's header.
 #pragma once
 
-#include "base/mapped_file.h"
+#include "storage/data_file.h"
 
 #include <cstddef>
 #include <cstdint>
@@ -34,21 +34,25 @@ TokenLayout token_layout(std::string_view start, int64_t bytes, std::optional<in
 class TokenFile {
  public:
   /// Throws UserError(data) if the file cannot be read, and as token_layout().
-  TokenFile(const std::filesystem::path& path, std::optional<int64_t> bits);
+  TokenFile(std::unique_ptr<const DataFile> file, std::optional<int64_t> bits);
+  TokenFile(const std::filesystem::path& path, std::optional<int64_t> bits) : TokenFile(open_local_file(path), bits) {}
 
-  const std::filesystem::path& path() const { return file_.path(); }
+  const std::string& name() const { return file_->name(); }
   int64_t size() const { return layout_.tokens; }  ///< in tokens
   int64_t bits() const { return layout_.bits; }
   /// Writes the tokens from `first` on. Throws UserError(data), naming the file and the token's position, for a token
   /// that is not below `vocabulary`, and if the file has become shorter since it was opened.
   void read(int64_t first, std::span<int64_t> tokens, int64_t vocabulary) const;
+  int64_t reads_ahead() const { return file_->reads_ahead(); }
+  /// Announces a read() of as many tokens.
+  void expect(int64_t first, int64_t tokens) const { file_->expect(byte_of(first), tokens * layout_.bits / 8); }
   /// A hash of size, first bytes and last bytes: not of all, which may be terabytes.
   uint64_t fingerprint() const;
 
  private:
-  void require_unchanged_size() const;
+  int64_t byte_of(int64_t token) const { return layout_.header + token * layout_.bits / 8; }
 
-  MappedFile file_;
+  std::unique_ptr<const DataFile> file_;
   TokenLayout layout_;
 };
 

@@ -15,7 +15,8 @@ namespace {
 class TokenWindows : public TextDataset {
  public:
   TokenWindows(const std::string& path, const TextOptions& options) : options_(options) {
-    for (const auto& file : files_ending_in(".bin", path)) add(file);
+    if (!options_.files) options_.files = local_data_files();
+    for (const auto& file : options_.files->ending_in(".bin", path)) add(file);
   }
 
   int64_t size() const override { return windows_; }
@@ -36,14 +37,19 @@ class TokenWindows : public TextDataset {
     const Part& part = part_of(sample);
     part.tokens->read((sample - part.first_window) * options_.context, tokens, options_.vocabulary);
   }
+  int64_t samples_ahead() const override { return files_.front().tokens->reads_ahead(); }
+  void expect(int64_t sample) const override {
+    const Part& part = part_of(sample);
+    part.tokens->expect((sample - part.first_window) * options_.context, options_.context + 1);
+  }
   std::string name_of(int64_t sample) const override {
     const Part& part = part_of(sample);
-    return fmt::format("{}, token {}", part.tokens->path().string(), (sample - part.first_window) * options_.context);
+    return fmt::format("{}, token {}", part.tokens->name(), (sample - part.first_window) * options_.context);
   }
   DataIdentity identity() const override {
     uint64_t hash = 0;
     for (const Part& part : files_) {
-      const std::string name = part.tokens->path().filename().string();
+      const std::string name = std::filesystem::path(part.tokens->name()).filename().string();
       hash = XXH3_64bits_withSeed(name.data(), name.size(), hash + part.tokens->fingerprint());
     }
     return {"tokens", size(), options_.vocabulary, fmt::format("{:016x}", hash)};
@@ -55,13 +61,13 @@ class TokenWindows : public TextDataset {
     int64_t first_window;
   };
 
-  void add(const std::filesystem::path& path) {
-    auto file = std::make_unique<TokenFile>(path, options_.token_bits);
+  void add(const std::string& path) {
+    auto file = std::make_unique<TokenFile>(options_.files->open(path), options_.token_bits);
     const int64_t windows = (file->size() - 1) / options_.context;
     if (windows < 1)
       throw UserError(fmt::format("{} is shorter than one sample, which takes model.context and one token more: {} "
                                   "tokens, {}",
-                                  path.string(), file->size(), options_.context + 1),
+                                  path, file->size(), options_.context + 1),
                       ExitCode::data);
     files_.push_back({std::move(file), windows_});
     windows_ += windows;

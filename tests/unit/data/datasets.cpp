@@ -229,7 +229,7 @@ TEST_CASE("the memory cache delivers the same images after the files are deleted
     return copy;
   };
   auto plain = loader_of(data);
-  data.cache = CacheKind::memory;
+  data.cache.kind = CacheKind::memory;
   auto cached = loader_of(data);
   for (int epoch = 0; epoch < 2; ++epoch) REQUIRE(at::equal(take_all(*plain), take_all(*cached)));
   const at::Tensor third = take_all(*plain);

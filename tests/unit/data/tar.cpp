@@ -140,30 +140,30 @@ TEST_CASE("an index is used only with the file that it was made of") {
   const TemporaryFolder folder;
   const auto path = folder.path() / "x.tar";
   write_file(path, tar_comment("note") + sample("a") + sample("b", "2") + kEnd);
-  const auto index_of = [&] { return stored_tar_index(MappedFile(path, ExitCode::data)); };
+  const auto index_of = [&] { return stored_tar_index(*open_local_file(path)); };
   const TarIndex index = index_of();
   CHECK(index.samples.size() == 2);
   const std::string stored = folder.text("x.tar.index");
-  const MappedFile file(path, ExitCode::data);
-  const auto parsed = parse_index(stored, file.size(), file.changed_ns());
+  const auto file = open_local_file(path);
+  const auto parsed = parse_index(stored, file->size(), file->version());
   REQUIRE(parsed);
   CHECK((parsed->samples == index.samples));
   CHECK(parsed->comment == "note");
-  CHECK_FALSE(parse_index(stored, file.size() + 1, file.changed_ns()));
-  CHECK_FALSE(parse_index(stored, file.size(), file.changed_ns() + 1));
-  CHECK_FALSE(parse_index("", file.size(), file.changed_ns()));
+  CHECK_FALSE(parse_index(stored, file->size() + 1, file->version()));
+  CHECK_FALSE(parse_index(stored, file->size(), file->version() + "1"));
+  CHECK_FALSE(parse_index("", file->size(), file->version()));
   for (size_t at = 0; at < stored.size(); ++at) {
     std::string damaged = stored;
     damaged[at] = static_cast<char>(damaged[at] ^ 1);
-    CHECK_FALSE(parse_index(damaged, file.size(), file.changed_ns()));
+    CHECK_FALSE(parse_index(damaged, file->size(), file->version()));
   }
   // A stored index is believed: this one has a third sample, with a place that lies in the file.
   TarIndex three = index;
   three.samples.push_back({512, 5, 7, "c.jpg"});
-  write_file(folder.path() / "x.tar.index", index_text(three, file.size(), file.changed_ns()));
+  write_file(folder.path() / "x.tar.index", index_text(three, file->size(), file->version()));
   CHECK(index_of().samples.size() == 3);
-  three.samples.back().offset = file.size();
-  write_file(folder.path() / "x.tar.index", index_text(three, file.size(), file.changed_ns()));
+  three.samples.back().offset = file->size();
+  write_file(folder.path() / "x.tar.index", index_text(three, file->size(), file->version()));
   CHECK(index_of().samples.size() == 2);
   write_file(path, sample("c") + kEnd);
   CHECK(index_of().samples.size() == 1);

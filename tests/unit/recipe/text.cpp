@@ -42,7 +42,7 @@ TEST_CASE("keys that are about images are refused for text, one by one") {
     CHECK(problems([](Recipe& r) { r.data.transforms = {ResizeConfig{8}}; }, kind) == "data.transforms" + about_images);
     CHECK(problems([](Recipe& r) { r.data.decode = DecodeKind::scaled; }, kind) == "data.decode" + about_images);
     for (const auto cache : {CacheKind::memory, CacheKind::device})
-      CHECK(problems([=](Recipe& r) { r.data.cache = cache; }, kind) == "data.cache" + about_images);
+      CHECK(problems([=](Recipe& r) { r.data.cache.kind = cache; }, kind) == "data.cache" + about_images);
     CHECK_THAT(problems([](Recipe& r) { r.data.on_bad_sample = OnBadSample::substitute; }, kind),
                ContainsSubstring("data.on_bad_sample: is about images"));
   }

@@ -1,0 +1,65 @@
+// One cache file of a DiskCache: see disk_cache.h.
+#pragma once
+
+#include "storage/data_file.h"
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+
+namespace trainopt {
+
+struct CacheHeader {
+  char magic[8] = {'T', 'R', 'N', 'O', 'C', 'A', 'C', 'H'};
+  uint32_t version = 1, block = 0;             ///< kCacheBlock
+  int64_t size = 0;                            ///< of the remote file
+  uint64_t identity = 0;                       ///< hash of name, version and size
+  char name[2048] = {}, of_version[256] = {};  ///< for people; cut if they are longer
+  uint64_t checksum = 0;                       ///< XXH3 of the bytes before this
+};
+
+/// The hash of name, version and size.
+uint64_t cache_identity(const DataFile& far);
+
+/// Safe to use from many threads, and from many processes with the same file. While one is open, its file is locked
+/// (shared flock), which keeps evict() from removing it.
+class CacheFile {
+ public:
+  /// Opens the cache file of `far` in `folder`; makes it if it is missing or damaged. Null, with `reason`, if the disk
+  /// refuses.
+  static std::unique_ptr<CacheFile> open(const std::filesystem::path& folder, const DataFile& far, std::string& reason);
+  ~CacheFile();
+  CacheFile(const CacheFile&) = delete;
+  CacheFile& operator=(const CacheFile&) = delete;
+
+  int64_t blocks() const { return static_cast<int64_t>(sums_.size()); }
+  bool has(int64_t block) const { return load(block) != 0; }
+  /// Reads the file's bytes from `offset` on. False if the disk fails.
+  bool read(int64_t offset, std::span<uint8_t> to) const;
+  /// Whether this is what was stored as the block.
+  bool fits(int64_t block, std::span<const uint8_t> bytes) const;
+  void drop(int64_t block);
+  /// Stores a block. Returns an errno; 0: it was stored.
+  int store(int64_t block, std::span<const uint8_t> bytes);
+
+  /// Removes the cache file if no process has it open. Returns whether it did.
+  static bool evict(const std::filesystem::path& path);
+
+ private:
+  CacheFile(int fd, int64_t size) : fd_(fd), size_(size) {}
+  bool map();
+  bool is_valid(const DataFile& far) const;
+  uint64_t load(int64_t block) const;
+
+  int fd_;
+  int64_t size_, data_at_ = 0;
+  std::span<uint8_t> mapped_;  ///< header and checksums
+  std::span<uint64_t> sums_;
+};
+
+inline constexpr std::string_view kCacheEnding = ".cache";
+
+}  // namespace trainopt

@@ -1,0 +1,140 @@
+#include "storage/data_files.h"
+
+#include "base/error.h"
+#include "base/file_calls.h"
+#include "storage/http.h"
+#include "storage/remote_file.h"
+
+#include <ctime>
+#include <filesystem>
+#include <utility>
+
+namespace trainopt {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kScheme = "s3://";
+
+struct RemotePath {
+  std::string bucket, key;
+};
+
+RemotePath remote_path(const std::string& path) {
+  const std::string rest = path.substr(kScheme.size());
+  const size_t slash = rest.find('/');
+  RemotePath remote{rest.substr(0, slash), slash == std::string::npos ? "" : rest.substr(slash + 1)};
+  const bool is_name = !remote.bucket.empty() && remote.bucket.find_first_not_of(
+                                                     "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                                                     "0123456789.-_") == std::string::npos;
+  if (!is_name) throw UserError(fmt::format("a remote path must be s3://bucket/key: {}", path), ExitCode::data);
+  return remote;
+}
+
+std::string variable(const Variables& variables, std::initializer_list<const char*> names, std::string otherwise) {
+  for (const char* name : names)
+    if (const auto found = variables.find(name); found != variables.end() && !found->second.empty())
+      return found->second;
+  return otherwise;
+}
+
+/// For the endpoints that hand out credentials: one attempt, because most machines have none of them.
+PlainAnswer ask(const PlainRequest& request) {
+  HttpConnection connection;
+  HttpRequest http{
+      .method = request.method, .url = request.url, .headers = {}, .timeout_s = request.timeout_s, .ca_bundle = ""};
+  for (const std::string& header : request.headers)
+    if (const size_t colon = header.find(": "); colon != std::string::npos)
+      http.headers.emplace_back(header.substr(0, colon), header.substr(colon + 2));
+  HttpResponse response = connection.send(http);
+  if (!response.failure.empty()) throw UserError(response.failure, ExitCode::data);
+  return {response.status, std::move(response.body)};
+}
+
+std::vector<std::string> local_files(std::string_view ending, const std::string& path) {
+  std::error_code unreadable;  // reading the file will say why
+  if (!fs::exists(path, unreadable) && !unreadable)
+    throw UserError(fmt::format("the data set does not exist (relative paths start at the current folder): {}", path),
+                    ExitCode::data);
+  if (!fs::is_directory(path, unreadable)) return {path};
+  std::vector<std::string> files;
+  for (const auto& name : names_in_folder(path, ExitCode::data))
+    if (fs::path(name).extension() == ending) files.push_back((fs::path(path) / name).string());
+  return files;
+}
+
+}  // namespace
+
+bool is_remote(std::string_view path) { return path.starts_with(kScheme); }
+
+DataFiles::DataFiles(const StorageConfig& config, std::optional<DiskCacheOptions> cache, Variables variables)
+    : config_(config), cache_options_(std::move(cache)), variables_(std::move(variables)) {}
+DataFiles::~DataFiles() = default;
+
+std::shared_ptr<RemoteStore> DataFiles::store() {
+  const std::lock_guard lock(mutex_);
+  if (store_) return store_;
+  const std::string endpoint =
+      config_.endpoint.value_or(variable(variables_, {"AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"}, ""));
+  CredentialsQuery query{
+      .variables = variables_, .profile = config_.profile, .ask = ask, .now_s = [] { return std::time(nullptr); }};
+  std::string region = config_.region.value_or(variable(variables_, {"AWS_REGION", "AWS_DEFAULT_REGION"}, ""));
+  if (region.empty()) region = region_of_profile(query).value_or("us-east-1");
+  S3Options options{.endpoint = endpoint,
+                    .region = std::move(region),
+                    .path_style = config_.path_style.value_or(!endpoint.empty()),
+                    .anonymous = config_.anonymous,
+                    .timeout_s = config_.timeout.seconds,
+                    .retries = config_.retries,
+                    .ca_bundle = variable(variables_, {"AWS_CA_BUNDLE"}, "")};
+  if (cache_options_) cache_ = std::make_unique<DiskCache>(*cache_options_);
+  store_ =
+      std::make_shared<RemoteStore>(std::move(options), std::move(query), config_.concurrency, config_.part_size.count);
+  return store_;
+}
+
+std::vector<std::string> DataFiles::ending_in(std::string_view ending, const std::string& path) {
+  auto files = find(ending, path);
+  if (files.empty()) throw UserError(fmt::format("the folder contains no *{} files: {}", ending, path), ExitCode::data);
+  return files;
+}
+
+std::vector<std::string> DataFiles::find(std::string_view ending, const std::string& path) {
+  std::vector<std::string> files;
+  if (is_remote(path)) {
+    auto [bucket, key] = remote_path(path);
+    if (key.ends_with(ending)) return {path};
+    if (!key.empty() && !key.ends_with('/')) key += '/';
+    for (const auto& object : store()->list(bucket, key))
+      if (object.key.ends_with(ending)) files.push_back(fmt::format("{}{}/{}", kScheme, bucket, object.key));
+  } else {
+    files = local_files(ending, path);
+  }
+  return files;
+}
+
+std::unique_ptr<const DataFile> DataFiles::open(const std::string& path) {
+  if (!is_remote(path)) return open_local_file(path);
+  const auto [bucket, key] = remote_path(path);
+  if (key.empty() || key.ends_with('/')) throw UserError(fmt::format("this names no object: {}", path), ExitCode::data);
+  auto file = open_remote_file(store(), bucket, key);
+  return cache_ ? cache_->through(std::move(file)) : std::move(file);
+}
+
+StorageUse DataFiles::use() const {
+  const std::lock_guard lock(mutex_);
+  StorageUse use;
+  if (store_) {
+    use.fetched_bytes = store_->counters().bytes;
+    use.requests = store_->counters().requests;
+    use.retries = store_->counters().retries;
+  }
+  if (cache_) {
+    use.hit_bytes = cache_->counters().hit_bytes;
+    use.missed_bytes = cache_->counters().missed_bytes;
+    use.damaged = cache_->counters().damaged;
+  }
+  return use;
+}
+
+}  // namespace trainopt

@@ -1,0 +1,59 @@
+// The files of a data set: local, or in object storage, then perhaps through a cache on a local disk.
+#pragma once
+
+#include "storage/config.h"
+#include "storage/data_file.h"
+#include "storage/disk_cache.h"
+#include "storage/s3/credentials.h"
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace trainopt {
+
+class RemoteStore;
+
+/// Whether the path is in object storage: s3://bucket/key.
+bool is_remote(std::string_view path);
+
+/// What this process read of remote files since it began.
+struct StorageUse {
+  int64_t fetched_bytes = 0;  ///< from afar, also what was fetched in vain
+  int64_t requests = 0, retries = 0;
+  int64_t hit_bytes = 0, missed_bytes = 0;  ///< of the disk cache
+  int64_t damaged = 0;                      ///< blocks of the disk cache that were fetched again
+};
+
+/// Safe to use from many threads.
+class DataFiles {
+ public:
+  /// `variables`: AWS_… and HOME. Nothing is opened before it is needed.
+  DataFiles(const StorageConfig& config, std::optional<DiskCacheOptions> cache, Variables variables);
+  ~DataFiles();
+
+  /// `path`, if it ends so or is a local file; else the files with this ending in the folder `path`, in bytewise order.
+  /// Throws UserError(data) if there are none.
+  std::vector<std::string> ending_in(std::string_view ending, const std::string& path);
+  /// The same, but none may be there.
+  std::vector<std::string> find(std::string_view ending, const std::string& path);
+  /// Throws UserError(data) if it is missing or cannot be read.
+  std::unique_ptr<const DataFile> open(const std::string& path);
+  StorageUse use() const;
+
+ private:
+  std::shared_ptr<RemoteStore> store();
+
+  StorageConfig config_;
+  std::optional<DiskCacheOptions> cache_options_;
+  Variables variables_;
+  mutable std::mutex mutex_;
+  std::shared_ptr<RemoteStore> store_;
+  std::unique_ptr<DiskCache> cache_;
+};
+
+}  // namespace trainopt

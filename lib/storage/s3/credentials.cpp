@@ -1,0 +1,269 @@
+#include "storage/s3/credentials.h"
+
+#include "base/error.h"
+#include "base/files.h"
+#include "base/json.h"
+#include "storage/s3/credential_parts.h"
+#include "storage/s3/profile.h"
+#include "storage/s3/signature.h"
+#include "storage/s3/xml.h"
+
+#include <pugixml.hpp>
+
+#include <algorithm>
+#include <cctype>
+#include <cstring>
+#include <ctime>
+#include <string_view>
+
+namespace trainopt {
+namespace {
+
+constexpr int64_t kRenewBefore = 300;  ///< seconds before they expire
+constexpr int64_t kPause = 30;         ///< seconds between attempts to renew what is still valid
+constexpr int kAttempts = 3;           ///< to ask an endpoint that is known to be there
+constexpr std::string_view kMetadata = "http://169.254.169.254/latest/";
+
+/// May stand in a header: no white space, and no line break that would begin another header.
+bool is_word(std::string_view text) {
+  return std::all_of(text.begin(), text.end(), [](char c) { return c > ' ' && c <= '~'; });
+}
+
+/// A region, or the code of an error: no part of a URL but its own, and no secret.
+bool is_name(std::string_view text) {
+  return !text.empty() && text.size() <= 64 &&
+         std::all_of(text.begin(), text.end(), [](unsigned char c) { return std::isalnum(c) != 0 || c == '-'; });
+}
+
+/// The body of an answer with status 200. The reason is given without the URL, which may hold a token.
+std::string body_of(const CredentialsQuery& query, const PlainRequest& request, const std::string& place,
+                    int attempts = kAttempts) {
+  std::string reason;
+  for (int attempt = 0; attempt < attempts; ++attempt) {
+    try {
+      PlainAnswer answer = query.ask(request);
+      if (answer.status == 200) return std::move(answer.body);
+      reason = fmt::format("status {}", answer.status);
+      const std::string code = parse_s3_error(answer.body).code;
+      if (is_name(code)) reason += ", " + code;
+      if (answer.status < 500 && answer.status != 429) break;
+    } catch (const UserError& error) {
+      reason = error.what();
+      if (reason.find(request.url) != std::string::npos) reason = "no answer";
+    }
+  }
+  refuse_credentials(fmt::format("{} gives no AWS credentials: {}", place, reason));
+}
+
+std::string token_in_file(const std::string& path) {
+  std::string token = read_file(path, ExitCode::data, kMostCredentialBytes);
+  while (!token.empty() && std::isspace(static_cast<unsigned char>(token.back())) != 0) token.pop_back();
+  return token;
+}
+
+std::optional<Credentials> from_environment(const CredentialsQuery& query, LookedIn& looked) {
+  if (query.profile) return {};
+  looked.emplace_back("the environment");
+  return keys_in(query.variables, {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"},
+                 "the environment");
+}
+
+std::string sts_host(const Variables& variables) {
+  std::string region = value_or_nothing(variables, "AWS_REGION");
+  if (region.empty()) region = value_or_nothing(variables, "AWS_DEFAULT_REGION");
+  if (region.empty()) return "sts.amazonaws.com";
+  if (!is_name(region)) refuse_credentials(fmt::format("AWS_REGION is not the name of a region: {}", region));
+  return fmt::format("sts.{}.amazonaws.com{}", region, region.starts_with("cn-") ? ".cn" : "");
+}
+
+/// AssumeRoleWithWebIdentity of the Security Token Service: how a Kubernetes service account becomes a role.
+std::optional<Credentials> from_web_identity(const CredentialsQuery& query, LookedIn&) {
+  const std::string file = value_or_nothing(query.variables, "AWS_WEB_IDENTITY_TOKEN_FILE"),
+                    role = value_or_nothing(query.variables, "AWS_ROLE_ARN");
+  if (query.profile || file.empty()) return {};
+  if (role.empty()) refuse_credentials("AWS_WEB_IDENTITY_TOKEN_FILE needs AWS_ROLE_ARN, which is not set");
+  std::string session = value_or_nothing(query.variables, "AWS_ROLE_SESSION_NAME");
+  if (session.empty()) session = "trainopt";
+  const std::string host = sts_host(query.variables);
+  const std::string place = fmt::format("{} for the role {} and the token in {}", host, role, file);
+  const std::string url = fmt::format("https://{}/?{}", host,
+                                      canonical_query({{"Action", "AssumeRoleWithWebIdentity"},
+                                                       {"RoleArn", role},
+                                                       {"RoleSessionName", session},
+                                                       {"Version", "2011-06-15"},
+                                                       {"WebIdentityToken", token_in_file(file)}}));
+  const std::string body = body_of(query, {.method = "GET", .url = url, .headers = {}, .timeout_s = 10}, place);
+  pugi::xml_document document;
+  document.load_buffer(body.data(), body.size());
+  const pugi::xml_node found =
+      document.child("AssumeRoleWithWebIdentityResponse").child("AssumeRoleWithWebIdentityResult").child("Credentials");
+  const char *id = found.child_value("AccessKeyId"), *secret = found.child_value("SecretAccessKey"),
+             *token = found.child_value("SessionToken");
+  const auto expires = unix_time(found.child_value("Expiration"));
+  if (*id == '\0' || *secret == '\0' || *token == '\0' || !expires)
+    refuse_credentials(fmt::format("the answer holds no credentials: {}", place));
+  return Credentials{.key_id = id, .secret = secret, .session_token = token, .expires_at_s = expires, .source = place};
+}
+
+/// Plain http only where no one else can listen: this machine, and the agents of ECS and EKS.
+bool may_be_asked(std::string_view url) {
+  if (url.starts_with("https://")) return true;
+  constexpr std::string_view kScheme = "http://";
+  if (!url.starts_with(kScheme)) return false;
+  url.remove_prefix(kScheme.size());
+  std::string_view host = url.substr(0, url.find_first_of("/?#"));
+  const size_t colon = host.rfind(':');
+  if (colon != std::string_view::npos && host.find_first_not_of("0123456789", colon + 1) == std::string_view::npos)
+    host = host.substr(0, colon);
+  for (const char* known : {"169.254.170.2", "169.254.170.23", "[fd00:ec2::23]", "127.0.0.1", "localhost", "[::1]"})
+    if (host == known) return true;
+  return false;
+}
+
+std::optional<Credentials> from_container(const CredentialsQuery& query, LookedIn&) {
+  const std::string relative = value_or_nothing(query.variables, "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI");
+  std::string url = value_or_nothing(query.variables, "AWS_CONTAINER_CREDENTIALS_FULL_URI");
+  if (!relative.empty()) url = "http://169.254.170.2" + relative;
+  if (url.empty()) return {};
+  if (!may_be_asked(url))
+    refuse_credentials(relative.empty()
+                           ? "AWS_CONTAINER_CREDENTIALS_FULL_URI must be https, or http on this machine or its "
+                             "container agent"
+                           : "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI must begin with a slash");
+  const std::string file = value_or_nothing(query.variables, "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE");
+  const std::string token =
+      file.empty() ? value_or_nothing(query.variables, "AWS_CONTAINER_AUTHORIZATION_TOKEN") : token_in_file(file);
+  if (token.find_first_of("\r\n") != std::string::npos)
+    refuse_credentials(
+        fmt::format("the container's authorization token has several lines{}", file.empty() ? file : ": " + file));
+  PlainRequest request{.method = "GET", .url = url, .headers = {}};
+  if (!token.empty()) request.headers.push_back("Authorization: " + token);
+  const std::string place = "the container's endpoint of credentials";
+  return credentials_in_json(body_of(query, request, place), "Token", place);
+}
+
+/// IMDSv2. Most machines have no such service, so no answer means no credentials.
+std::optional<Credentials> from_instance(const CredentialsQuery& query, LookedIn& looked) {
+  std::string disabled = value_or_nothing(query.variables, "AWS_EC2_METADATA_DISABLED");
+  for (char& c : disabled) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  if (disabled == "true") {
+    looked.emplace_back("the instance metadata service is not asked (AWS_EC2_METADATA_DISABLED)");
+    return {};
+  }
+  const std::string place = "the instance metadata service", base(kMetadata),
+                    roles = base + "meta-data/iam/security-credentials/";
+  try {
+    const auto ask = [&](PlainRequest request, const std::string& of, int attempts) {
+      request.timeout_s = 1;
+      return body_of(query, request, of, attempts);
+    };
+    const std::string token =
+        ask({.method = "PUT", .url = base + "api/token", .headers = {"X-aws-ec2-metadata-token-ttl-seconds: 21600"}},
+            place, 1);
+    if (token.empty() || !is_word(token)) refuse_credentials(fmt::format("{} gives no token", place));
+    const std::vector<std::string> headers{"X-aws-ec2-metadata-token: " + token};
+    const std::string list =
+        ask({.method = "GET", .url = roles, .headers = headers}, place + "'s list of roles", kAttempts);
+    const std::string role = list.substr(0, list.find_first_of("\r\n"));
+    if (role.empty() || !is_word(role)) refuse_credentials(fmt::format("{} names no role", place));
+    const std::string source = fmt::format("{}, role {}", place, role);
+    return credentials_in_json(ask({.method = "GET", .url = roles + role, .headers = headers}, source, kAttempts),
+                               "Token", source);
+  } catch (const UserError& error) {
+    looked.emplace_back(error.what());
+    return {};
+  }
+}
+
+/// Refuses what cannot be sent, and what a server would.
+Credentials usable(Credentials found, int64_t now_s) {
+  if (!is_word(found.key_id) || !is_word(found.secret) || !is_word(found.session_token))
+    refuse_credentials(
+        fmt::format("the AWS credentials have a space or another character that no key has: {}", found.source));
+  if (found.expires_at_s && *found.expires_at_s <= now_s)
+    refuse_credentials(
+        fmt::format("the AWS credentials expired at {}; renew them: {}", amz_date(*found.expires_at_s), found.source));
+  return found;
+}
+
+}  // namespace
+
+void refuse_credentials(const std::string& sentence) { throw UserError(sentence, ExitCode::data); }
+
+std::string value_or_nothing(const Variables& variables, const std::string& name) {
+  const auto found = variables.find(name);
+  return found == variables.end() ? "" : found->second;
+}
+
+std::optional<Credentials> keys_in(const Variables& variables, const KeyNames& names, const std::string& source) {
+  Credentials found{.key_id = value_or_nothing(variables, names.id),
+                    .secret = value_or_nothing(variables, names.secret),
+                    .session_token = value_or_nothing(variables, names.token),
+                    .expires_at_s = std::nullopt,
+                    .source = source};
+  if (found.key_id.empty() && found.secret.empty()) return {};
+  if (found.key_id.empty() || found.secret.empty())
+    refuse_credentials(fmt::format("{} needs {}, which is missing: {}", found.key_id.empty() ? names.secret : names.id,
+                                   found.key_id.empty() ? names.id : names.secret, source));
+  return found;
+}
+
+std::optional<int64_t> unix_time(const std::string& text) {
+  std::tm time{}, zone{};
+  const char* rest = strptime(text.c_str(), "%Y-%m-%dT%H:%M:%S", &time);
+  if (rest == nullptr) return {};
+  if (*rest == '.') rest += 1 + std::strspn(rest + 1, "0123456789");
+  rest = strptime(rest, "%z", &zone);
+  if (rest == nullptr || *rest != '\0') return {};
+  return timegm(&time) - zone.tm_gmtoff;
+}
+
+Credentials credentials_in_json(std::string_view text, const char* token, const std::string& source) {
+  const Json json = parse_json(text, /*allow_exceptions=*/false);
+  const auto word = [&](const char* name) {
+    return json.is_object() && json.contains(name) && json[name].is_string() ? json[name].get<std::string>() : "";
+  };
+  Credentials found{.key_id = word("AccessKeyId"),
+                    .secret = word("SecretAccessKey"),
+                    .session_token = word(token),
+                    .expires_at_s = unix_time(word("Expiration")),
+                    .source = source};
+  if (found.key_id.empty() || found.secret.empty())
+    refuse_credentials(fmt::format("the answer holds no AWS credentials: {}", source));
+  if (!found.expires_at_s && json.contains("Expiration") && !json["Expiration"].is_null())
+    refuse_credentials(fmt::format("the answer's Expiration is not a time: {}", source));
+  return found;
+}
+
+Credentials find_credentials(const CredentialsQuery& query) {
+  LookedIn looked;
+  for (const auto find : {from_environment, from_web_identity, credentials_of_profile, from_container, from_instance})
+    if (auto found = find(query, looked)) return usable(*std::move(found), query.now_s());
+  refuse_credentials(fmt::format(
+      "no AWS credentials; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or data.storage.anonymous: true "
+      "for a public bucket; looked in: {}",
+      fmt::join(looked, "; ")));
+}
+
+std::shared_ptr<const Credentials> CredentialsSource::current() {
+  const std::lock_guard lock(mutex_);
+  const int64_t now_s = query_.now_s();
+  const bool is_valid = current_ && (!current_->expires_at_s || now_s < *current_->expires_at_s),
+             is_fresh = is_valid && (!current_->expires_at_s || now_s < *current_->expires_at_s - kRenewBefore);
+  if (is_fresh || (is_valid && now_s < try_again_at_s_)) return current_;
+  try_again_at_s_ = now_s + kPause;
+  try {
+    current_ = std::make_shared<const Credentials>(find_credentials(query_));
+  } catch (const UserError&) {
+    if (!is_valid) throw;
+  }
+  return current_;
+}
+
+std::shared_ptr<const Credentials> CredentialsSource::renewed(const std::shared_ptr<const Credentials>& used) {
+  const std::lock_guard lock(mutex_);
+  if (current_ == used) current_ = std::make_shared<const Credentials>(find_credentials(query_));
+  return current_;
+}
+
+}  // namespace trainopt

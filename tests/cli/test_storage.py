@@ -1,0 +1,217 @@
+"""Data in object storage, with and without a cache on a disk: moto's server behind a proxy that checks every signature
+with botocore. D14 is a row of the fault table."""
+
+import signal
+import subprocess
+import time
+
+import pytest
+
+from conftest import losses, summary
+from test_tar import write_tar
+from test_packed import RECIPE
+
+storage = pytest.importorskip("object_storage", reason="moto and boto3 are not installed")
+
+
+@pytest.fixture(scope="module")
+def moto(digits, tmp_path_factory):
+    server = storage.Moto()
+    folder = tmp_path_factory.mktemp("objects")
+    write_tar(folder / "a.tar", digits, count=96)
+    server.put(folder / "a.tar", "set/é + 1/a.tar")
+    for shard in range(2):
+        write_tar(folder / f"{shard}.tar", digits, count=48, folder=f"{shard}/")
+        server.put(folder / f"{shard}.tar", f"shards/{shard}.tar")
+    server.folder = folder
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def proxy(moto):
+    with storage.proxy_before(moto) as proxy:
+        yield proxy
+        assert not proxy.wrong_signatures
+
+
+def run(trainopt, proxy, path, out, *arguments, **variables):
+    trainopt.write("job.yaml", RECIPE.replace("image_folder", "tar").replace("PATH", f"'{path}'"))
+    keys = ["data.batch_size=16", "train.max_steps=12"]
+    if path.startswith("s3:"):
+        keys.append(f"data.storage.endpoint={proxy.url}")
+    return trainopt(
+        "run", "job.yaml", "--run-dir", out, *keys, *arguments, env=storage.environment(trainopt, **variables)
+    )
+
+
+def gets(proxy):
+    return sum(method == "GET" and "list-type" not in path for method, path, _ in proxy.requests)
+
+
+REMOTE = "s3://data/set/é + 1/a.tar"
+
+
+def test_a_job_on_remote_files_is_the_job_on_local_ones(trainopt, moto, proxy):
+    assert run(trainopt, proxy, str(moto.folder / "a.tar"), "local").code == 0
+    assert not proxy.requests
+    assert run(trainopt, proxy, REMOTE, "remote", "data.num_workers=2").code == 0
+    cache = "data.cache={kind: disk, path: cache, size: 1GiB}"
+    assert run(trainopt, proxy, REMOTE, "cold", cache, "data.num_workers=1").code == 0
+    cold = gets(proxy)
+    assert run(trainopt, proxy, REMOTE, "warm", cache).code == 0
+    assert gets(proxy) == cold
+    for out in ("remote", "cold", "warm"):
+        assert losses(trainopt.folder / out) == losses(trainopt.folder / "local")
+
+
+def test_objects_of_a_folder(trainopt, moto, proxy):
+    shown = trainopt(
+        "data", "show", "s3://data/shards", "--json", env=storage.environment(trainopt, AWS_ENDPOINT_URL=proxy.url)
+    )
+    assert shown.code == 0 and shown.json()["images"] == 96, shown
+    trainopt.refused(
+        *("data", "show", "s3://data/set"),
+        env=storage.environment(trainopt, AWS_ENDPOINT_URL=proxy.url),
+        code=3,
+        says=["the folder contains no *.pack files: s3://data/set"],
+    )
+
+
+def test_a_killed_job_resumes_from_remote_files(trainopt, moto, proxy):
+    keys = ["data.num_workers=2", "train.max_steps=20", "checkpoint.every_n_steps=4"]
+    keys.append("data.cache={kind: disk, path: c, size: 1GiB}")
+    assert run(trainopt, proxy, REMOTE, "whole", *keys).code == 0
+    killed = run(trainopt, proxy, REMOTE, "again", *keys, "--inject", "kill@10")
+    assert killed.code == -signal.SIGKILL, killed
+    assert run(trainopt, proxy, REMOTE, "again", *keys, "--resume").code == 0
+    assert losses(trainopt.folder / "again")[-4:] == losses(trainopt.folder / "whole")[-4:]
+    assert summary(trainopt.folder / "again")["weights"] == summary(trainopt.folder / "whole")["weights"]
+
+
+def failing(times, fail):
+    """A fault of the first GET requests of objects."""
+    return lambda handler, number: fail(handler) if 0 <= number < times else False
+
+
+def body_of(handler):
+    return handler.forwarded()
+
+
+def short(handler):
+    status, headers, body = body_of(handler)
+    kept = [each for each in headers if each[0].lower() != "content-length"]
+    return handler.answer(status, kept, body[:-10])
+
+
+def other_range(handler):
+    status, headers, body = body_of(handler)
+    changed = [(name, "bytes 1-2/3" if name.lower() == "content-range" else value) for name, value in headers]
+    return handler.answer(status, changed, body)
+
+
+PASSING = {
+    "500": lambda handler: handler.answer(500, body=storage.error_body("InternalError")),
+    "503": lambda handler: handler.answer(503, body=storage.error_body("SlowDown")),
+    "reset": lambda handler: handler.answer(*body_of(handler), cut=100),
+    "short": short,
+    "range": other_range,
+    "silent": lambda handler: time.sleep(3) or handler.answer(503),
+}
+
+
+@pytest.mark.parametrize("fault", PASSING)
+def test_a_fault_that_passes_changes_nothing(trainopt, moto, proxy, fault):
+    proxy.fault = failing(2, PASSING[fault])
+    result = run(trainopt, proxy, REMOTE, "out", "data.storage.timeout=1s", "train.max_steps=2")
+    assert result.code == 0, result
+    assert gets(proxy) > 2
+
+
+def refused_everywhere(status, code, more="", headers=()):
+    return lambda handler, _: handler.answer(
+        status, [("x-amz-request-id", "REQUEST7"), *headers], storage.error_body(code, more)
+    )
+
+
+LASTING = {
+    "denied": (refused_everywhere(403, "AccessDenied"), "access is denied"),
+    "elsewhere": (
+        refused_everywhere(301, "PermanentRedirect", headers=[("Location", "http://example.invalid/")]),
+        "not followed",
+    ),
+    "down": (
+        lambda handler, number: number >= 0 and handler.answer(503, [("x-amz-request-id", "REQUEST7")]),
+        "status 503",
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", LASTING)
+def test_a_fault_that_lasts_ends_the_run(trainopt, moto, proxy, fault):
+    proxy.fault, says = LASTING[fault]
+    result = run(trainopt, proxy, REMOTE, "out", "data.storage.retries=1")
+    trainopt.is_refusal(result, 3, ["s3://data/set/é + 1/a.tar", says, "REQUEST7"])
+    assert all("example.invalid" not in headers.get("Host", "") for _, _, headers in proxy.requests)
+
+
+def test_what_is_not_there(trainopt, moto, proxy):
+    trainopt.is_refusal(run(trainopt, proxy, "s3://data/none.tar", "a"), 3, ["there is no such object", "none.tar"])
+    trainopt.is_refusal(run(trainopt, proxy, "s3://no-bucket/x", "b"), 3, ["no-bucket", "there is no such bucket"])
+    trainopt.is_refusal(run(trainopt, proxy, "s3:///x.tar", "c"), 3, ["s3://bucket/key"])
+    result = run(trainopt, proxy, REMOTE, "d", AWS_ACCESS_KEY_ID="")
+    trainopt.is_refusal(result, 3, ["no AWS credentials; set AWS_ACCESS_KEY_ID"])
+
+
+def test_an_object_that_is_replaced(trainopt, moto, proxy):
+    def replace(handler, number):
+        if number == 5:
+            moto.put(moto.folder / "1.tar", "changing.tar")
+        return False
+
+    moto.put(moto.folder / "a.tar", "changing.tar")
+    proxy.fault = replace
+    keys = ["data.on_bad_sample=substitute", "data.max_bad_samples=9"]
+    result = run(trainopt, proxy, "s3://data/changing.tar", "out", *keys)
+    trainopt.is_refusal(result, 3, ["s3://data/changing.tar", "was replaced after it was opened"])
+
+
+def test_a_credential_is_in_no_file_and_no_message(trainopt, moto, proxy):
+    keys = ["logging.level=debug", "logging.sinks=[jsonl, csv]", "logging.report=true"]
+    results = [run(trainopt, proxy, REMOTE, "out", *keys)]
+    proxy.fault = refused_everywhere(403, "InvalidAccessKeyId")
+    results.append(run(trainopt, proxy, REMOTE, "refused"))
+    assert [result.code for result in results] == [0, 3], results
+    texts = [result.out + result.err for result in results]
+    texts += [path.read_bytes().decode(errors="replace") for path in trainopt.folder.rglob("*") if path.is_file()]
+    assert len(texts) > 6
+    for text in texts:
+        assert not any(secret in text for secret in (storage.KEY, storage.SECRET, storage.TOKEN))
+    sent = [headers for _, _, headers in proxy.requests]
+    assert any(storage.KEY in str(headers) for headers in sent)  # the search can find something
+    assert not any(storage.SECRET in str(headers) for headers in sent)
+
+
+def test_anonymous_requests_are_not_signed(trainopt, moto, proxy):
+    result = run(trainopt, proxy, REMOTE, "out", "data.storage.anonymous=true", AWS_ACCESS_KEY_ID="")
+    assert result.code == 0, result
+    assert not any("authorization" in str(headers).lower() for _, _, headers in proxy.requests)
+
+
+def test_an_unknown_certificate_is_refused(trainopt, moto, proxy):
+    import ssl
+
+    made = subprocess.run(
+        "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=127.0.0.1 -addext subjectAltName=IP:127.0.0.1 "
+        "-keyout key.pem -out certificate.pem".split(),
+        cwd=trainopt.folder,
+        capture_output=True,
+    )
+    assert made.returncode == 0, made
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(trainopt.folder / "certificate.pem", trainopt.folder / "key.pem")
+    proxy.socket = context.wrap_socket(proxy.socket, server_side=True)
+    endpoint = f"data.storage.endpoint={proxy.url.replace('http', 'https')}"
+    trainopt.is_refusal(run(trainopt, proxy, REMOTE, "a", endpoint), 3, ["a.tar", "certificate"])
+    trusted = run(trainopt, proxy, REMOTE, "b", endpoint, AWS_CA_BUNDLE=str(trainopt.folder / "certificate.pem"))
+    assert trusted.code == 0, trusted
