@@ -197,6 +197,8 @@ Json RunReport::summary_json(const RunOutcome& outcome, const RunEnd& end) const
   json["target"] = target_json(outcome, plan_, json.at("samples_per_joule"));
   json.update(to_json(diagnose(recipe_, plan_, outcome, records_->summary, records_s_), run_dir_, plan_));
   json["loader"] = loader_json(outcome.loading, plan_.loader.num_workers);
+  const auto storage = plan_.data.files ? plan_.data.files->use() : std::nullopt;
+  json["storage"] = storage ? to_json(*storage) : Json();
   json["memory"] = memory_json(outcome.trace, forecast_of(outcome, plan_));
   const auto& waits = outcome.trace.hidden_waits;
   json["hidden_waits"] = waits ? hidden_waits_json(*waits) : Json();
@@ -267,6 +269,8 @@ void RunReport::print_end(const RunOutcome& outcome, const RunEnd& end) {
   if (const auto text = memory_text(outcome.trace.memory); !text.empty()) lines.push_back({"tensor memory", text});
   if (const auto text = forecast_receipt(outcome.trace.memory, forecast_of(outcome, plan_)); !text.empty())
     lines.push_back({"memory forecast", text});
+  if (const auto storage = plan_.data.files ? plan_.data.files->use() : std::nullopt)
+    lines.push_back({"storage", storage->text()});
   for (const auto& leak : outcome.trace.memory_leaks) lines.push_back({"memory", leak.text()});
   for (const auto& spike : outcome.trace.memory_spikes) lines.push_back({"memory", spike.text()});
   for (auto& line : lines_of(diagnose(recipe_, plan_, outcome, records_->summary, records_s_), run_dir_, plan_))

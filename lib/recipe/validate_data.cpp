@@ -113,8 +113,9 @@ void check_storage(const Recipe& recipe, const Keys& changed, Problems& problems
   const auto is_there = [](const std::optional<std::string>& path) { return path && is_remote(*path); };
   if (is_there(recipe.data.path) || is_there(recipe.evaluation.path)) return;
   if (recipe.data.cache == CacheKind::disk)
-    problems.push_back({"data.cache", "disk is only for data in object storage (s3://bucket/key); local files need no "
-                                      "copies; remove this key"});
+    problems.push_back({"data.cache",
+                        "disk is only for data in object storage (s3://bucket/key); local files need no "
+                        "copies; remove this key"});
   for (const std::string& key : changed)
     if (key.starts_with("data.storage."))
       problems.push_back({key, "is only for a data.path in object storage (s3://bucket/key); remove this key"});

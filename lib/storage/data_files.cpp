@@ -1,7 +1,9 @@
 #include "storage/data_files.h"
 
+#include "base/counted.h"
 #include "base/error.h"
 #include "base/file_calls.h"
+#include "base/units.h"
 #include "storage/http.h"
 #include "storage/remote_file.h"
 
@@ -14,14 +16,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view kScheme = "s3://";
+constexpr std::string_view kRemoteScheme = "s3://";
 
 struct RemotePath {
   std::string bucket, key;
 };
 
 RemotePath remote_path(const std::string& path) {
-  const std::string rest = path.substr(kScheme.size());
+  const std::string rest = path.substr(kRemoteScheme.size());
   const size_t slash = rest.find('/');
   RemotePath remote{rest.substr(0, slash), slash == std::string::npos ? "" : rest.substr(slash + 1)};
   const bool is_name = !remote.bucket.empty() && remote.bucket.find_first_not_of(
@@ -65,7 +67,29 @@ std::vector<std::string> local_files(std::string_view ending, const std::string&
 
 }  // namespace
 
-bool is_remote(std::string_view path) { return path.starts_with(kScheme); }
+std::optional<double> StorageUse::hit_pct() const {
+  const int64_t all = hit_bytes + missed_bytes;
+  return all > 0 ? std::optional(100 * static_cast<double>(hit_bytes) / static_cast<double>(all)) : std::nullopt;
+}
+
+std::string StorageUse::text() const {
+  std::string text =
+      fmt::format("{} fetched in {}", human_bytes(static_cast<double>(fetched_bytes)), counted(requests, "request"));
+  if (retries > 0) text += fmt::format(", {} of them repeated", retries);
+  if (const auto pct = hit_pct()) text += fmt::format("; {:.1f} % of the bytes were in the cache", *pct);
+  if (damaged > 0) text += fmt::format(", {} of it damaged and fetched again", counted(damaged, "block"));
+  return text;
+}
+
+Json to_json(const StorageUse& use) {
+  return {{"fetched_mib", mib(use.fetched_bytes)},
+          {"requests", use.requests},
+          {"retries", use.retries},
+          {"cache_hit_pct", use.hit_pct() ? Json(*use.hit_pct()) : Json()},
+          {"cache_damaged_blocks", use.damaged}};
+}
+
+bool is_remote(std::string_view path) { return path.starts_with(kRemoteScheme); }
 
 DataFiles::DataFiles(const StorageConfig& config, std::optional<DiskCacheOptions> cache, Variables variables)
     : config_(config), cache_options_(std::move(cache)), variables_(std::move(variables)) {}
@@ -106,7 +130,7 @@ std::vector<std::string> DataFiles::find(std::string_view ending, const std::str
     if (key.ends_with(ending)) return {path};
     if (!key.empty() && !key.ends_with('/')) key += '/';
     for (const auto& object : store()->list(bucket, key))
-      if (object.key.ends_with(ending)) files.push_back(fmt::format("{}{}/{}", kScheme, bucket, object.key));
+      if (object.key.ends_with(ending)) files.push_back(fmt::format("{}{}/{}", kRemoteScheme, bucket, object.key));
   } else {
     files = local_files(ending, path);
   }
@@ -121,14 +145,12 @@ std::unique_ptr<const DataFile> DataFiles::open(const std::string& path) {
   return cache_ ? cache_->through(std::move(file)) : std::move(file);
 }
 
-StorageUse DataFiles::use() const {
+std::optional<StorageUse> DataFiles::use() const {
   const std::lock_guard lock(mutex_);
-  StorageUse use;
-  if (store_) {
-    use.fetched_bytes = store_->counters().bytes;
-    use.requests = store_->counters().requests;
-    use.retries = store_->counters().retries;
-  }
+  if (!store_) return {};
+  StorageUse use{.fetched_bytes = store_->counters().bytes,
+                 .requests = store_->counters().requests,
+                 .retries = store_->counters().retries};
   if (cache_) {
     use.hit_bytes = cache_->counters().hit_bytes;
     use.missed_bytes = cache_->counters().missed_bytes;

@@ -1,6 +1,7 @@
 // The files of a data set: local, or in object storage, then perhaps through a cache on a local disk.
 #pragma once
 
+#include "base/json.h"
 #include "storage/config.h"
 #include "storage/data_file.h"
 #include "storage/disk_cache.h"
@@ -27,7 +28,13 @@ struct StorageUse {
   int64_t requests = 0, retries = 0;
   int64_t hit_bytes = 0, missed_bytes = 0;  ///< of the disk cache
   int64_t damaged = 0;                      ///< blocks of the disk cache that were fetched again
+
+  /// Of the bytes that were asked of the disk cache; null without one.
+  std::optional<double> hit_pct() const;
+  /// "12.3 MiB fetched in 40 requests, 2 of them repeated; 75.0 % of the bytes were in the cache".
+  std::string text() const;
 };
+Json to_json(const StorageUse& use);
 
 /// Safe to use from many threads.
 class DataFiles {
@@ -43,7 +50,8 @@ class DataFiles {
   std::vector<std::string> find(std::string_view ending, const std::string& path);
   /// Throws UserError(data) if it is missing or cannot be read.
   std::unique_ptr<const DataFile> open(const std::string& path);
-  StorageUse use() const;
+  /// Null if all files were local.
+  std::optional<StorageUse> use() const;
 
  private:
   std::shared_ptr<RemoteStore> store();

@@ -53,7 +53,7 @@ class Moto:
         self.client.create_bucket(Bucket="data")
 
     def put(self, path, key):
-        self.client.put_object(Bucket="data", Key=key, Body=path.read_bytes())
+        self.client.put_object(Bucket="data", Key=key, Body=path.read_bytes(), ACL="public-read")
 
     def stop(self):
         self.process.kill()
