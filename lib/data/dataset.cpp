@@ -38,13 +38,14 @@ class OpenedOnce {
 /// The data set at `path`; a remote one is opened once.
 template <class Open>
 std::shared_ptr<const Dataset> opened(const DataConfig& data, const ModelNeeds& model, const std::string& path,
-                                      const DataFiles* files, const Dataset* training, Open open) {
-  if (!is_remote(path)) return open();
+                                      const DataFiles* files, Open open) {
+  if (!is_remote(path) || !files) return open();
   static OpenedOnce<const Dataset> all;
-  return all.get(fmt::format("{} {} {} {} {} {} {} {}", word_of(data.dataset), word_of(data.decode),
-                             data.token_bits.value_or(0), model.context, model.vocabulary,
-                             static_cast<const void*>(files), static_cast<const void*>(training), path),
-                 open);
+  // The training data is in it because evaluation data must have its classes.
+  return all.get(
+      fmt::format("{} {} {} {} {} {} {}\n{}", word_of(data.dataset), word_of(data.decode), data.token_bits.value_or(0),
+                  model.context, model.vocabulary, files->number(), data.path.value_or(""), path),
+      open);
 }
 
 ImageFolderOptions folder_options(const DataConfig& data) {
@@ -149,7 +150,7 @@ std::shared_ptr<const Dataset> open_training_data(const DataConfig& data, const 
     case DatasetKind::tar:
     case DatasetKind::tokens:
     case DatasetKind::documents:
-      return opened(data, model, needed_path(data), files.get(), nullptr,
+      return opened(data, model, needed_path(data), files.get(),
                     [&] { return open_storable(data, model, *data.path, nullptr, files); });
     case DatasetKind::synthetic:
       return nullptr;
@@ -168,8 +169,7 @@ std::shared_ptr<const Dataset> open_evaluation_data(const DataConfig& data, cons
   }
   if (!path) return nullptr;
   if (is_text(data.dataset) || data.dataset == DatasetKind::tar || data.dataset == DatasetKind::packed)
-    return opened(data, model, *path, files.get(), training,
-                  [&] { return open_storable(data, model, *path, training, files); });
+    return opened(data, model, *path, files.get(), [&] { return open_storable(data, model, *path, training, files); });
   if (!reads_files(data.dataset))
     throw UserError(
         fmt::format("evaluation.path needs a data.dataset that is read from files: {}", word_of(data.dataset)));

@@ -7,6 +7,7 @@
 #include "storage/http.h"
 #include "storage/remote_file.h"
 
+#include <atomic>
 #include <ctime>
 #include <filesystem>
 #include <utility>
@@ -17,6 +18,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kRemoteScheme = "s3://";
+
+std::atomic<int64_t> made_data_files{0};
 
 struct RemotePath {
   std::string bucket, key;
@@ -92,7 +95,7 @@ Json to_json(const StorageUse& use) {
 bool is_remote(std::string_view path) { return path.starts_with(kRemoteScheme); }
 
 DataFiles::DataFiles(const StorageConfig& config, std::optional<DiskCacheOptions> cache, Variables variables)
-    : config_(config), cache_options_(std::move(cache)), variables_(std::move(variables)) {}
+    : number_(++made_data_files), config_(config), cache_options_(std::move(cache)), variables_(std::move(variables)) {}
 DataFiles::~DataFiles() = default;
 
 std::shared_ptr<RemoteStore> DataFiles::store() {

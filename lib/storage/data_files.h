@@ -50,12 +50,15 @@ class DataFiles {
   std::vector<std::string> find(std::string_view ending, const std::string& path);
   /// Throws UserError(data) if it is missing or cannot be read.
   std::unique_ptr<const DataFile> open(const std::string& path);
+  /// Differs for all objects of a process.
+  int64_t number() const { return number_; }
   /// Null if all files were local.
   std::optional<StorageUse> use() const;
 
  private:
   std::shared_ptr<RemoteStore> store();
 
+  int64_t number_;
   StorageConfig config_;
   std::optional<DiskCacheOptions> cache_options_;
   Variables variables_;

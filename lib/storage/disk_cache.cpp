@@ -119,11 +119,12 @@ namespace {
 
 class CachedFile : public DataFile {
  public:
-  CachedFile(std::unique_ptr<const DataFile> far, std::unique_ptr<CacheFile> near, DiskCache::State& cache)
+  CachedFile(std::unique_ptr<const DataFile> far, std::unique_ptr<CacheFile> near,
+             std::shared_ptr<DiskCache::State> cache)
       : DataFile(far->name(), far->size(), far->version()),
         far_(std::move(far)),
         near_(std::move(near)),
-        cache_(cache),
+        cache_(std::move(cache)),
         verified_(std::make_unique<std::atomic<bool>[]>(static_cast<size_t>(near_->blocks()))) {}
 
   std::span<const uint8_t> read(int64_t offset, int64_t bytes, std::vector<uint8_t>& scratch) const override {
@@ -182,16 +183,16 @@ class CachedFile : public DataFile {
     bool all_fit = true;
     for_each_block(run, to, [&](int64_t block, std::span<const uint8_t> bytes) {
       std::atomic<bool>& verified = verified_[static_cast<size_t>(block)];
-      if (!cache_.options.verify && verified.load(std::memory_order_relaxed)) return;
+      if (!cache_->options.verify && verified.load(std::memory_order_relaxed)) return;
       if (near_->fits(block, bytes)) {
         verified.store(true, std::memory_order_relaxed);
         return;
       }
       near_->drop(block);
-      ++cache_.counters.damaged;
+      ++cache_->counters.damaged;
       all_fit = false;
     });
-    if (all_fit) cache_.counters.hit_bytes += static_cast<int64_t>(to.size());
+    if (all_fit) cache_->counters.hit_bytes += static_cast<int64_t>(to.size());
     return all_fit;
   }
 
@@ -199,24 +200,24 @@ class CachedFile : public DataFile {
     thread_local std::vector<uint8_t> fetched;
     const auto bytes = far_->read(run.begin * kCacheBlock, std::ssize(to), fetched);
     std::copy(bytes.begin(), bytes.end(), to.begin());
-    cache_.counters.missed_bytes += std::ssize(to);
-    if (!cache_.reserve(std::ssize(to))) return;
+    cache_->counters.missed_bytes += std::ssize(to);
+    if (!cache_->reserve(std::ssize(to))) return;
     for_each_block(run, to, [&](int64_t block, std::span<const uint8_t> block_bytes) {
-      if (cache_.is_off.load(std::memory_order_relaxed)) return;
+      if (cache_->is_off.load(std::memory_order_relaxed)) return;
       if (const int error = near_->store(block, block_bytes); error != 0)
-        cache_.turn_off(std::generic_category().message(error));
+        cache_->turn_off(std::generic_category().message(error));
     });
   }
 
   std::unique_ptr<const DataFile> far_;
   std::unique_ptr<CacheFile> near_;
-  DiskCache::State& cache_;
+  std::shared_ptr<DiskCache::State> cache_;
   std::unique_ptr<std::atomic<bool>[]> verified_;  ///< blocks that this process has compared
 };
 
 }  // namespace
 
-DiskCache::DiskCache(const DiskCacheOptions& options) : state_(std::make_unique<State>(options)) {
+DiskCache::DiskCache(const DiskCacheOptions& options) : state_(std::make_shared<State>(options)) {
   if (options.size < kCacheBlock)
     throw UserError(fmt::format("data.cache.size must be at least {} bytes: {}", kCacheBlock, options.size));
   try {
@@ -239,7 +240,7 @@ std::unique_ptr<const DataFile> DiskCache::through(std::unique_ptr<const DataFil
     state_->turn_off(reason);
     return far;
   }
-  return std::make_unique<CachedFile>(std::move(far), std::move(near), *state_);
+  return std::make_unique<CachedFile>(std::move(far), std::move(near), state_);
 }
 
 }  // namespace trainopt

@@ -50,7 +50,7 @@ class DiskCache {
   DiskCache(const DiskCache&) = delete;
   DiskCache& operator=(const DiskCache&) = delete;
 
-  /// `far`, read through the cache, which must live as long as the result. A cache that cannot store (a full or
+  /// `far`, read through the cache. A cache that cannot store (a full or
   /// read-only disk) is bypassed, with one warning.
   std::unique_ptr<const DataFile> through(std::unique_ptr<const DataFile> far);
   const CacheCounters& counters() const;
@@ -58,7 +58,7 @@ class DiskCache {
   struct State;
 
  private:
-  std::unique_ptr<State> state_;
+  std::shared_ptr<State> state_;  ///< also held by the files
 };
 
 }  // namespace trainopt

@@ -8,6 +8,7 @@
 #include <atomic>
 #include <cctype>
 #include <cstring>
+#include <filesystem>
 
 namespace trainopt {
 namespace {
@@ -41,6 +42,15 @@ bool is_permanent(CURLcode code) {
     default:
       return false;
   }
+}
+
+/// Where Linux distributions keep the certificates that they trust. libcurl knows only the place of the one that it was
+/// built for, and a package carries it to others.
+std::string trusted_certificates() {
+  for (const char* file : {"/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt",
+                           "/etc/ssl/ca-bundle.pem", "/etc/ssl/cert.pem"})
+    if (std::error_code error; std::filesystem::exists(file, error)) return file;
+  return "";
 }
 
 }  // namespace
@@ -130,7 +140,9 @@ HttpResponse HttpConnection::send(const HttpRequest& request, std::optional<std:
   s.set(CURLOPT_CONNECTTIMEOUT_MS, static_cast<long>(request.timeout_s * 1000));
   s.set(CURLOPT_LOW_SPEED_LIMIT, 1L);
   s.set(CURLOPT_LOW_SPEED_TIME, std::max(1L, static_cast<long>(request.timeout_s)));
-  if (!request.ca_bundle.empty()) s.set(CURLOPT_CAINFO, request.ca_bundle.c_str());
+  static const std::string kTrusted = trusted_certificates();
+  if (const std::string& bundle = request.ca_bundle.empty() ? kTrusted : request.ca_bundle; !bundle.empty())
+    s.set(CURLOPT_CAINFO, bundle.c_str());
   if (request.method == "HEAD") s.set(CURLOPT_NOBODY, 1L);
   if (request.method == "PUT") s.set(CURLOPT_CUSTOMREQUEST, "PUT");
   s.set(CURLOPT_HEADERFUNCTION, &State::on_header);
