@@ -116,7 +116,8 @@ std::shared_ptr<DataFiles> data_files(const DataConfig& data, const Variables& v
         .folder = data.cache.path.value(), .size = data.cache.size.value().count, .verify = data.cache.verify};
   static OpenedOnce<DataFiles> all;
   const auto words = Json{to_json(data.storage), to_json(data.cache), variables};
-  return all.get(words.dump(), [&] { return std::make_shared<DataFiles>(data.storage, std::move(cache), variables); });
+  return all.get(words.dump(-1, ' ', false, Json::error_handler_t::replace),
+                 [&] { return std::make_shared<DataFiles>(data.storage, std::move(cache), variables); });
 }
 
 std::shared_ptr<const ImageDataset> open_images(const std::string& path, std::shared_ptr<DataFiles> files) {

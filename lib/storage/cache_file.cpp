@@ -63,22 +63,20 @@ bool write_all(int fd, const void* from, size_t bytes, int64_t offset) {
   return true;
 }
 
-/// Makes the file under a name of its own, and gives it its name when it is complete.
+/// Makes the file without a name, and gives it its name when it is complete. So nothing is left by a process that was
+/// killed.
 bool make_cache_file(const fs::path& path, const DataFile& far) {
-  static std::atomic<int> made{0};
-  const fs::path draft = fmt::format("{}.{}.{}.tmp", path.string(), ::getpid(), ++made);
-  const int fd = ::open(draft.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  const int fd = ::open(path.parent_path().c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0666);
   if (fd < 0) return false;
   const CacheHeader header = header_for(far);
-  // The checksums are mapped, and writing to a hole in a mapped file ends the process on a full disk.
-  int error = ::posix_fallocate(fd, 0, data_begin(far.size()));
-  if (error == 0 && !write_all(fd, &header, sizeof(header), 0)) error = errno;
-  if (error == 0 && ::ftruncate(fd, data_begin(far.size()) + far.size()) != 0) error = errno;
-  if (error == 0 && ::link(draft.c_str(), path.c_str()) != 0 && errno != EEXIST) error = errno;
+  const std::string open_file = fmt::format("/proc/self/fd/{}", fd);
+  const bool made =
+      write_all(fd, &header, sizeof(header), 0) && ::ftruncate(fd, data_begin(far.size()) + far.size()) == 0 &&
+      (::linkat(AT_FDCWD, open_file.c_str(), AT_FDCWD, path.c_str(), AT_SYMLINK_FOLLOW) == 0 || errno == EEXIST);
+  const int error = errno;
   ::close(fd);
-  ::unlink(draft.c_str());
   errno = error;
-  return error == 0;
+  return made;
 }
 
 bool is_still_named(int fd, const fs::path& path) {
@@ -117,7 +115,7 @@ std::unique_ptr<CacheFile> CacheFile::open(const fs::path& folder, const DataFil
 }
 
 CacheFile::~CacheFile() {
-  if (!mapped_.empty()) ::munmap(mapped_.data(), mapped_.size());
+  if (!mapped_.empty()) ::munmap(const_cast<uint8_t*>(mapped_.data()), mapped_.size());
   ::close(fd_);
 }
 
@@ -125,12 +123,10 @@ bool CacheFile::map() {
   struct stat status {};
   data_at_ = data_begin(size_);
   if (::fstat(fd_, &status) != 0 || status.st_size != data_at_ + size_) return false;
-  // A file that was copied here may have holes.
-  if (::fallocate(fd_, 0, 0, data_at_) != 0 && errno != EOPNOTSUPP) return false;
-  void* const mapped = ::mmap(nullptr, static_cast<size_t>(data_at_), PROT_READ | PROT_WRITE, MAP_SHARED, fd_, 0);
+  void* const mapped = ::mmap(nullptr, static_cast<size_t>(data_at_), PROT_READ, MAP_SHARED, fd_, 0);
   if (mapped == MAP_FAILED) return false;
-  mapped_ = {static_cast<uint8_t*>(mapped), static_cast<size_t>(data_at_)};
-  sums_ = {reinterpret_cast<uint64_t*>(mapped_.data() + kHeaderBytes), static_cast<size_t>(blocks_of(size_))};
+  mapped_ = {static_cast<const uint8_t*>(mapped), static_cast<size_t>(data_at_)};
+  sums_ = {reinterpret_cast<const uint64_t*>(mapped_.data() + kHeaderBytes), static_cast<size_t>(blocks_of(size_))};
   return true;
 }
 
@@ -140,7 +136,8 @@ bool CacheFile::is_valid(const DataFile& far) const {
 }
 
 uint64_t CacheFile::load(int64_t block) const {
-  return std::atomic_ref(sums_[static_cast<size_t>(block)]).load(std::memory_order_acquire);
+  const volatile uint64_t& sum = sums_[static_cast<size_t>(block)];  // other processes change it
+  return sum;
 }
 
 bool CacheFile::read(int64_t offset, std::span<uint8_t> to) const {
@@ -156,14 +153,17 @@ bool CacheFile::read(int64_t offset, std::span<uint8_t> to) const {
 
 bool CacheFile::fits(int64_t block, std::span<const uint8_t> bytes) const { return load(block) == sum_of_block(bytes); }
 
-void CacheFile::drop(int64_t block) {
-  std::atomic_ref(sums_[static_cast<size_t>(block)]).store(0, std::memory_order_release);
+/// By a call, because a write to mapped memory ends the process if a full disk cannot take it: file systems that copy
+/// on write need room for every change.
+bool CacheFile::write_sum(int64_t block, uint64_t sum) {
+  return write_all(fd_, &sum, sizeof(sum), kHeaderBytes + block * static_cast<int64_t>(sizeof(sum)));
 }
+
+void CacheFile::drop(int64_t block) { write_sum(block, 0); }
 
 int CacheFile::store(int64_t block, std::span<const uint8_t> bytes) {
   if (!write_all(fd_, bytes.data(), bytes.size(), data_at_ + block * kCacheBlock)) return errno;
-  std::atomic_ref(sums_[static_cast<size_t>(block)]).store(sum_of_block(bytes), std::memory_order_release);
-  return 0;
+  return write_sum(block, sum_of_block(bytes)) ? 0 : errno;
 }
 
 bool CacheFile::evict(const fs::path& path) {

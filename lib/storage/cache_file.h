@@ -53,11 +53,12 @@ class CacheFile {
   bool map();
   bool is_valid(const DataFile& far) const;
   uint64_t load(int64_t block) const;
+  bool write_sum(int64_t block, uint64_t sum);
 
   int fd_;
   int64_t size_, data_at_ = 0;
-  std::span<uint8_t> mapped_;  ///< header and checksums
-  std::span<uint64_t> sums_;
+  std::span<const uint8_t> mapped_;  ///< header and checksums
+  std::span<const uint64_t> sums_;
 };
 
 inline constexpr std::string_view kCacheEnding = ".cache";

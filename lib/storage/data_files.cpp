@@ -44,10 +44,14 @@ std::string variable(const Variables& variables, std::initializer_list<const cha
 }
 
 /// For the endpoints that hand out credentials: one attempt, because most machines have none of them.
-PlainAnswer ask(const PlainRequest& request) {
+PlainAnswer ask(const PlainRequest& request, const std::string& ca_bundle) {
   HttpConnection connection;
-  HttpRequest http{
-      .method = request.method, .url = request.url, .headers = {}, .timeout_s = request.timeout_s, .ca_bundle = ""};
+  HttpRequest http{.method = request.method,
+                   .url = request.url,
+                   .headers = {},
+                   .timeout_s = request.timeout_s,
+                   .direct = request.url.starts_with("http://"),  // of this machine or beside it
+                   .ca_bundle = ca_bundle};
   for (const std::string& header : request.headers)
     if (const size_t colon = header.find(": "); colon != std::string::npos)
       http.headers.emplace_back(header.substr(0, colon), header.substr(colon + 2));
@@ -103,8 +107,11 @@ std::shared_ptr<RemoteStore> DataFiles::store() {
   if (store_) return store_;
   const std::string endpoint =
       config_.endpoint.value_or(variable(variables_, {"AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"}, ""));
-  CredentialsQuery query{
-      .variables = variables_, .profile = config_.profile, .ask = ask, .now_s = [] { return std::time(nullptr); }};
+  const std::string ca_bundle = variable(variables_, {"AWS_CA_BUNDLE"}, "");
+  CredentialsQuery query{.variables = variables_,
+                         .profile = config_.profile,
+                         .ask = [=](const PlainRequest& request) { return ask(request, ca_bundle); },
+                         .now_s = [] { return std::time(nullptr); }};
   std::string region = config_.region.value_or(variable(variables_, {"AWS_REGION", "AWS_DEFAULT_REGION"}, ""));
   if (region.empty()) region = region_of_profile(query).value_or("us-east-1");
   S3Options options{.endpoint = endpoint,
@@ -113,7 +120,7 @@ std::shared_ptr<RemoteStore> DataFiles::store() {
                     .anonymous = config_.anonymous,
                     .timeout_s = config_.timeout.seconds,
                     .retries = config_.retries,
-                    .ca_bundle = variable(variables_, {"AWS_CA_BUNDLE"}, "")};
+                    .ca_bundle = ca_bundle};
   if (cache_options_) cache_ = std::make_unique<DiskCache>(*cache_options_);
   store_ =
       std::make_shared<RemoteStore>(std::move(options), std::move(query), config_.concurrency, config_.part_size.count);

@@ -5,16 +5,12 @@
 #include "base/files.h"
 #include "storage/cache_file.h"
 
-#include <fcntl.h>
-#include <signal.h>
 #include <spdlog/spdlog.h>
-#include <sys/file.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
+#include <map>
 #include <mutex>
 #include <system_error>
 #include <utility>
@@ -48,23 +44,9 @@ std::vector<StoredFile> stored_files(const fs::path& folder) {
   return files;
 }
 
-/// What a killed process left while it made a cache file.
-void remove_drafts(const fs::path& folder) {
-  for (const auto& name : names_in_folder(folder, ExitCode::data)) {
-    const size_t after_ending = name.find(std::string(kCacheEnding) + ".");
-    if (after_ending == std::string::npos || !name.ends_with(".tmp")) continue;
-    const char* const begin = name.data() + after_ending + kCacheEnding.size() + 1;
-    pid_t maker = 0;
-    const auto parsed = std::from_chars(begin, name.data() + name.size(), maker);
-    const bool is_gone = parsed.ec == std::errc() && maker > 0 && ::kill(maker, 0) != 0 && errno == ESRCH;
-    if (is_gone) ::unlink((folder / name).c_str());
-  }
-}
-
 void require_cache_folder(const fs::path& folder) {
   for (const auto& name : names_in_folder(folder, ExitCode::data))
-    if (!name.ends_with(kCacheEnding) &&
-        !(name.find(std::string(kCacheEnding) + ".") != std::string::npos && name.ends_with(".tmp")))
+    if (!name.ends_with(kCacheEnding))
       throw UserError(fmt::format("the folder of data.cache holds other files too; choose an empty one, because old "
                                   "cache files are removed from it: {}",
                                   (folder / name).string()),
@@ -88,7 +70,12 @@ struct DiskCache::State {
   bool reserve(int64_t bytes) {
     if (is_off.load(std::memory_order_relaxed)) return false;
     const std::lock_guard lock(mutex);
-    if (bytes > room && (until_look -= bytes) < 0) look(bytes);
+    try {
+      if (bytes > room && (until_look -= bytes) < 0) look(bytes);
+    } catch (const UserError& error) {
+      turn_off(error.what());
+      return false;
+    }
     if (bytes > room) return false;
     room -= bytes;
     return true;
@@ -132,24 +119,23 @@ class CachedFile : public DataFile {
     if (bytes == 0) return {};
     const int64_t first = offset / kCacheBlock, end = (offset + bytes - 1) / kCacheBlock + 1;
     scratch.resize(static_cast<size_t>(std::min(end * kCacheBlock, size()) - first * kCacheBlock));
-    for (int64_t block = first; block < end;) {
-      const Run run = run_from(block, end);
+    for (const Run& run : runs_to_read(first, end)) {
       const std::span<uint8_t> to =
-          std::span(scratch).subspan(static_cast<size_t>((block - first) * kCacheBlock), run_bytes(run));
+          std::span(scratch).subspan(static_cast<size_t>((run.begin - first) * kCacheBlock), run_bytes(run));
       if (!run.is_near || !read_near(run, to)) fetch(run, to);
-      block = run.end;
     }
     return std::span(scratch).subspan(static_cast<size_t>(offset - first * kCacheBlock), static_cast<size_t>(bytes));
   }
 
   void expect(int64_t offset, int64_t bytes) const override {
     if (bytes == 0) return;
-    const int64_t end = (offset + bytes - 1) / kCacheBlock + 1;
-    for (int64_t block = offset / kCacheBlock; block < end;) {
-      const Run run = run_from(block, end);
-      if (!run.is_near) far_->expect(block * kCacheBlock, static_cast<int64_t>(run_bytes(run)));
-      block = run.end;
-    }
+    const int64_t first = offset / kCacheBlock, end = (offset + bytes - 1) / kCacheBlock + 1;
+    auto runs = runs_now(first, end);
+    for (const Run& run : runs)
+      if (!run.is_near) far_->expect(run.begin * kCacheBlock, static_cast<int64_t>(run_bytes(run)));
+    const std::lock_guard lock(mutex_);
+    if (announced_.size() >= kMostAnnounced) announced_.clear();
+    announced_[{first, end}] = std::move(runs);
   }
   int64_t reads_ahead() const override { return far_->reads_ahead(); }
 
@@ -160,10 +146,26 @@ class CachedFile : public DataFile {
     bool is_near;
   };
 
-  Run run_from(int64_t block, int64_t end) const {
-    Run run{block, block + 1, near_->has(block)};
-    while (run.end < end && near_->has(run.end) == run.is_near) ++run.end;
-    return run;
+  using Runs = std::vector<Run>;
+  static constexpr size_t kMostAnnounced = 1 << 14;
+
+  Runs runs_now(int64_t first, int64_t end) const {
+    Runs runs;
+    for (int64_t block = first; block < end; ++block) {
+      const bool is_near = near_->has(block);
+      if (runs.empty() || runs.back().is_near != is_near) runs.push_back({block, block, is_near});
+      runs.back().end = block + 1;
+    }
+    return runs;
+  }
+  /// As they were announced: what is under way must be asked for as it was, although a neighbour may have stored some
+  /// of it since.
+  Runs runs_to_read(int64_t first, int64_t end) const {
+    if (far_->reads_ahead() > 0) {
+      const std::lock_guard lock(mutex_);
+      if (auto found = announced_.extract({first, end})) return std::move(found.mapped());
+    }
+    return runs_now(first, end);
   }
   size_t run_bytes(const Run& run) const {
     return static_cast<size_t>(std::min(run.end * kCacheBlock, size()) - run.begin * kCacheBlock);
@@ -212,7 +214,9 @@ class CachedFile : public DataFile {
   std::unique_ptr<const DataFile> far_;
   std::unique_ptr<CacheFile> near_;
   std::shared_ptr<DiskCache::State> cache_;
-  std::unique_ptr<std::atomic<bool>[]> verified_;  ///< blocks that this process has compared
+  std::unique_ptr<std::atomic<bool>[]> verified_;  ///< blocks that this file has compared
+  mutable std::mutex mutex_;
+  mutable std::map<std::pair<int64_t, int64_t>, Runs> announced_;
 };
 
 }  // namespace
@@ -226,7 +230,6 @@ DiskCache::DiskCache(const DiskCacheOptions& options) : state_(std::make_shared<
     throw UserError(fmt::format("data.cache needs its folder: {}", error.what()), ExitCode::data);
   }
   require_cache_folder(options.folder);
-  remove_drafts(options.folder);
 }
 
 DiskCache::~DiskCache() = default;

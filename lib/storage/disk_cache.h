@@ -31,7 +31,7 @@ inline constexpr int64_t kCacheBlock = 32 << 10;
 struct DiskCacheOptions {
   std::filesystem::path folder;
   int64_t size = 0;    ///< bytes on the disk that the folder may take
-  bool verify = true;  ///< compare every block that is read with its checksum; false: only if this process did not yet
+  bool verify = true;  ///< compare every block that is read with its checksum; false: only the first time after opening
 };
 
 /// What one process read since it opened the cache. Safe to read from many threads.

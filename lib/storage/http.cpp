@@ -136,7 +136,8 @@ HttpResponse HttpConnection::send(const HttpRequest& request, std::optional<std:
   s.set(CURLOPT_FOLLOWLOCATION, 0L);
   s.set(CURLOPT_PATH_AS_IS, 1L);  // a signed path must not be changed
   s.set(CURLOPT_NOSIGNAL, 1L);
-  s.set(CURLOPT_NOPROXY, nullptr);
+  s.set(CURLOPT_HTTP_VERSION, static_cast<long>(CURL_HTTP_VERSION_1_1));
+  if (request.direct) s.set(CURLOPT_PROXY, "");
   s.set(CURLOPT_CONNECTTIMEOUT_MS, static_cast<long>(request.timeout_s * 1000));
   s.set(CURLOPT_LOW_SPEED_LIMIT, 1L);
   s.set(CURLOPT_LOW_SPEED_TIME, std::max(1L, static_cast<long>(request.timeout_s)));

@@ -17,6 +17,7 @@ struct HttpRequest {
   std::string url;
   std::vector<std::pair<std::string, std::string>> headers;
   double timeout_s = 30;  ///< to connect, and without a byte received
+  bool direct = false;    ///< past any proxy of the environment
   std::string ca_bundle;  ///< file of certificates; empty: the system's
 };
 struct HttpResponse {

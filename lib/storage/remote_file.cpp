@@ -4,12 +4,12 @@
 
 #include <algorithm>
 #include <chrono>
+#include <exception>
 
 namespace trainopt {
 namespace {
 
-/// Samples are read nearly in the order in which they were announced. One that is this far behind the latest was
-/// skipped, for example because its batch was never loaded.
+/// What was announced so many reads ago was skipped, for example because its batch was never loaded.
 constexpr int64_t kSkippedAfter = 1024;
 
 }  // namespace
@@ -36,16 +36,21 @@ S3Object RemoteStore::open(const std::string& bucket, const std::string& key) {
 
 void RemoteStore::read(const S3Object& object, int64_t offset, std::span<uint8_t> to) {
   std::vector<std::future<void>> parts;
-  for (size_t begin = 0; begin < to.size(); begin += static_cast<size_t>(part_size_)) {
-    const auto part = to.subspan(begin, std::min(to.size() - begin, static_cast<size_t>(part_size_)));
-    const int64_t at = offset + static_cast<int64_t>(begin);
-    parts.push_back(transfers_.start(
-        [this, &object, at, part](HttpConnection& connection, const WaitOrStop& wait) {
-          client_.read(object, at, part, connection, wait);
-        },
-        Transfers::Place::next));
+  std::exception_ptr failure;  // kept until no part writes to `to` any more
+  try {
+    for (size_t begin = 0; begin < to.size(); begin += static_cast<size_t>(part_size_)) {
+      const auto part = to.subspan(begin, std::min(to.size() - begin, static_cast<size_t>(part_size_)));
+      const int64_t at = offset + static_cast<int64_t>(begin);
+      const auto fetch = [this, &object, at, part](HttpConnection& connection, const WaitOrStop& wait) {
+        client_.read(object, at, part, connection, wait);
+      };
+      parts.push_back(transfers_.start(fetch, Transfers::Place::next));
+    }
+  } catch (...) {
+    failure = std::current_exception();
   }
-  for (const auto& part : parts) part.wait();  // all, before an error leaves `to` behind
+  for (const auto& part : parts) part.wait();
+  if (failure) std::rethrow_exception(failure);
   for (auto& part : parts) part.get();
 }
 
@@ -61,17 +66,17 @@ void RemoteStore::announce(const S3Object& object, const Range& range) {
         client_.read(object, offset, *buffer, connection, wait);
       },
       Transfers::Place::last);
-  ahead_.emplace(range, Ahead{std::move(buffer), std::move(done), ++announced_});
+  ahead_.emplace(range, Ahead{std::move(buffer), std::move(done), reads_});
   ahead_bytes_ += bytes;
 }
 
 bool RemoteStore::take(const Range& range, std::vector<uint8_t>& to) {
   std::unique_lock lock(mutex_);
+  ++reads_;
   const auto found = ahead_.find(range);
   if (found == ahead_.end()) return false;
   Ahead ahead = std::move(found->second);
   ahead_.erase(found);
-  latest_taken_ = std::max(latest_taken_, ahead.number);
   lock.unlock();
   ahead.done.wait();
   lock.lock();
@@ -84,7 +89,7 @@ bool RemoteStore::take(const Range& range, std::vector<uint8_t>& to) {
 
 void RemoteStore::drop_skipped() {
   std::erase_if(ahead_, [&](const auto& each) {
-    const bool is_skipped = each.second.number + kSkippedAfter < latest_taken_ &&
+    const bool is_skipped = each.second.read_before + kSkippedAfter < reads_ &&
                             each.second.done.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
     if (is_skipped) ahead_bytes_ -= std::get<2>(each.first);
     return is_skipped;
@@ -103,7 +108,7 @@ namespace {
 class RemoteFile : public DataFile {
  public:
   RemoteFile(std::shared_ptr<RemoteStore> store, S3Object object)
-      : DataFile(object.name(), object.bytes, object.etag),
+      : DataFile(object.name(), object.bytes, object.version + " " + store->endpoint()),
         store_(std::move(store)),
         object_(std::move(object)),
         number_(store_->next_file_number()) {}
@@ -118,7 +123,12 @@ class RemoteFile : public DataFile {
     return scratch;
   }
   int64_t reads_ahead() const override { return store_->reads_ahead(); }
-  void expect(int64_t offset, int64_t bytes) const override { store_->announce(object_, {number_, offset, bytes}); }
+  void expect(int64_t offset, int64_t bytes) const override {
+    try {
+      store_->announce(object_, {number_, offset, bytes});
+    } catch (const std::exception&) {  // named recovery: read() does it, or says why it cannot
+    }
+  }
 
  private:
   std::shared_ptr<RemoteStore> store_;

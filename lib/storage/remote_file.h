@@ -39,6 +39,7 @@ class RemoteStore {
   bool take(const Range& range, std::vector<uint8_t>& to);
   void forget(int64_t file);  ///< what was announced of this file
   int64_t reads_ahead() const { return reads_ahead_; }
+  const std::string& endpoint() const { return client_.endpoint(); }
   int64_t next_file_number() { return ++files_; }
   const S3Counters& counters() const { return client_.counters(); }
 
@@ -46,7 +47,7 @@ class RemoteStore {
   struct Ahead {
     std::shared_ptr<std::vector<uint8_t>> bytes;
     std::future<void> done;
-    int64_t number;  ///< of the announcement
+    int64_t read_before;  ///< reads until it was announced
   };
   void drop_skipped();
 
@@ -55,7 +56,7 @@ class RemoteStore {
   std::atomic<int64_t> files_{0};
   std::mutex mutex_;
   std::map<Range, Ahead> ahead_;
-  int64_t ahead_bytes_ = 0, announced_ = 0, latest_taken_ = 0;
+  int64_t ahead_bytes_ = 0, reads_ = 0;
   Transfers transfers_;  ///< the first to end
 };
 

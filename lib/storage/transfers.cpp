@@ -28,13 +28,24 @@ std::future<void> Transfers::start(Job job, Place place) {
     else
       waiting_.push_back(std::move(task));
     if (idle_ < static_cast<int64_t>(waiting_.size()) && static_cast<int64_t>(threads_.size()) < most_) {
-      const BlockedSignals blocked;
-      HttpConnection& connection = *connections_.emplace_back(std::make_unique<HttpConnection>());
-      threads_.emplace_back([this, &connection] { work(connection); });
+      add_thread();
     }
   }
   work_.notify_one();
   return done;
+}
+
+/// Without one more, those that there are do the work.
+void Transfers::add_thread() {
+  const BlockedSignals blocked;
+  try {
+    HttpConnection& connection = *connections_.emplace_back(std::make_unique<HttpConnection>());
+    threads_.emplace_back([this, &connection] { work(connection); });
+  } catch (const std::exception&) {
+    if (!threads_.empty()) return;
+    waiting_.clear();
+    throw;
+  }
 }
 
 void Transfers::work(HttpConnection& connection) {

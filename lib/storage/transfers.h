@@ -31,6 +31,7 @@ class Transfers {
   std::future<void> start(Job job, Place place);
 
  private:
+  void add_thread();
   void work(HttpConnection& connection);
   bool wait_or_stop(double seconds);
 

@@ -132,7 +132,10 @@ def refused_everywhere(status, code, more="", headers=()):
 
 
 LASTING = {
-    "denied": (refused_everywhere(403, "AccessDenied"), "access is denied"),
+    "denied": (
+        refused_everywhere(403, "AccessDenied"),
+        "access is denied to these credentials (status 403, AccessDenied",
+    ),
     "elsewhere": (
         refused_everywhere(301, "PermanentRedirect", headers=[("Location", "http://example.invalid/")]),
         "not followed",

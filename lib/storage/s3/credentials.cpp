@@ -246,17 +246,25 @@ Credentials find_credentials(const CredentialsQuery& query) {
 }
 
 std::shared_ptr<const Credentials> CredentialsSource::current() {
-  const std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
   const int64_t now_s = query_.now_s();
   const bool is_valid = current_ && (!current_->expires_at_s || now_s < *current_->expires_at_s),
              is_fresh = is_valid && (!current_->expires_at_s || now_s < *current_->expires_at_s - kRenewBefore);
   if (is_fresh || (is_valid && now_s < try_again_at_s_)) return current_;
-  try_again_at_s_ = now_s + kPause;
-  try {
+  if (!is_valid) {
     current_ = std::make_shared<const Credentials>(find_credentials(query_));
-  } catch (const UserError&) {
-    if (!is_valid) throw;
+    return current_;
   }
+  try_again_at_s_ = now_s + kPause;
+  lock.unlock();  // meanwhile the other threads go on with the ones that are still valid
+  std::shared_ptr<const Credentials> found;
+  try {
+    found = std::make_shared<const Credentials>(find_credentials(query_));
+  } catch (const UserError&) {  // named recovery: they are looked for again until they expire
+  }
+  lock.lock();
+  try_again_at_s_ = query_.now_s() + kPause;
+  if (found) current_ = std::move(found);
   return current_;
 }
 

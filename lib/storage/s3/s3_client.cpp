@@ -34,6 +34,19 @@ double with_jitter(double seconds) {
   return seconds * std::uniform_real_distribution(0.5, 1.0)(random);
 }
 
+/// Whether the bucket is named in the path. A certificate for *.host does not cover names with dots.
+bool in_path(const S3Options& options, const std::string& bucket) {
+  return options.path_style || (options.endpoint.empty() && bucket.find('.') != std::string::npos);
+}
+
+/// An ETag; without one, as Alluxio answers for files that it did not upload, the time of the last change. A weak ETag
+/// names the same bytes as a strong one here.
+std::string version_of(const HttpResponse& response) {
+  const std::string etag = header_of(response, "etag");
+  if (etag.empty()) return header_of(response, "last-modified");
+  return etag.starts_with("W/") ? etag.substr(2) : etag;
+}
+
 /// scheme, host with port, and path prefix without a slash at the end.
 struct Endpoint {
   std::string scheme, host, prefix;
@@ -41,21 +54,25 @@ struct Endpoint {
 
 Endpoint endpoint_of(const S3Options& options, const std::string& bucket) {
   if (options.endpoint.empty()) {
-    const std::string host = fmt::format("s3.{}.amazonaws.com", options.region);
-    return {"https", options.path_style ? host : bucket + "." + host, ""};
+    const char* const country = options.region.starts_with("cn-") ? ".cn" : "";
+    const std::string host = fmt::format("s3.{}.amazonaws.com{}", options.region, country);
+    return {"https", in_path(options, bucket) ? host : bucket + "." + host, ""};
   }
   const std::string& url = options.endpoint;
   const size_t after_scheme = url.find("://");
   const std::string scheme = after_scheme == std::string::npos ? "" : url.substr(0, after_scheme);
   const std::string rest = after_scheme == std::string::npos ? "" : url.substr(after_scheme + 3);
   const size_t slash = rest.find('/');
-  const std::string host = rest.substr(0, slash);
+  std::string host = rest.substr(0, slash);
   if ((scheme != "http" && scheme != "https") || host.empty() || host.find_first_of("@?# ") != std::string::npos ||
       rest.find_first_of("?# ") != std::string::npos)
     throw UserError("data.storage.endpoint must be a URL such as https://host:9000, without a user or a query");
+  // HTTP leaves the scheme's own port out of the host, which is signed.
+  const std::string_view own_port = scheme == "https" ? ":443" : ":80";
+  if (host.ends_with(own_port)) host.resize(host.size() - own_port.size());
   std::string prefix = slash == std::string::npos ? "" : rest.substr(slash);
   while (prefix.ends_with('/')) prefix.pop_back();
-  return {scheme, options.path_style ? host : bucket + "." + host, prefix};
+  return {scheme, in_path(options, bucket) ? host : bucket + "." + host, prefix};
 }
 
 /// What to do, for the codes that a user meets.
@@ -85,7 +102,7 @@ S3Client::S3Client(S3Options options, CredentialsQuery credentials)
 HttpRequest S3Client::http_request(const Request& request, const Credentials* credentials) const {
   const Endpoint endpoint = endpoint_of(options_, request.bucket);
   std::string path = endpoint.prefix + "/";
-  if (options_.path_style) path += request.bucket + (request.key.empty() ? "" : "/");
+  if (in_path(options_, request.bucket)) path += request.bucket + (request.key.empty() ? "" : "/");
   path += uri_encoded(request.key, /*keep_slash=*/true);
   HttpRequest http{.method = request.method,
                    .url = fmt::format("{}://{}{}", endpoint.scheme, endpoint.host, path),
@@ -104,7 +121,9 @@ HttpRequest S3Client::http_request(const Request& request, const Credentials* cr
 }
 
 void S3Client::refuse(const Request& request, const HttpResponse& response) const {
-  const S3Error error = parse_s3_error(response.body);
+  S3Error error = parse_s3_error(response.body);
+  if (error.region.empty() && response.status < 404) error.region = header_of(response, "x-amz-bucket-region");
+  if (error.region == options_.region) error.region.clear();
   std::string id = header_of(response, "x-amz-request-id");
   if (id.empty()) id = error.request_id;
   std::string details = fmt::format("status {}", response.status);
@@ -112,6 +131,16 @@ void S3Client::refuse(const Request& request, const HttpResponse& response) cons
   if (!id.empty()) details += ", request " + id;
   throw UserError(fmt::format("cannot read {}: {} ({})", request.name(), advice_for(error, response.status), details),
                   ExitCode::data);
+}
+
+/// The answer to a refused HEAD has no body, which would say why: that of a GET does.
+void S3Client::explain(Request request, const Credentials* credentials, HttpConnection& connection,
+                       HttpResponse& response) {
+  request.method = "GET";
+  request.headers.emplace_back("range", "bytes=0-0");
+  ++counters_.requests;
+  HttpResponse explained = connection.send(http_request(request, credentials));
+  if (explained.failure.empty() && explained.status >= 300) response = std::move(explained);
 }
 
 HttpResponse S3Client::send(const Request& request, HttpConnection& connection, const WaitOrStop& wait,
@@ -128,6 +157,7 @@ HttpResponse S3Client::send(const Request& request, HttpConnection& connection, 
       failure = check(response);
       if (failure.empty()) return response;
     } else if (failure.empty() && !may_pass(response.status)) {
+      if (request.method == "HEAD") explain(request, credentials.get(), connection, response);
       const std::string code = parse_s3_error(response.body).code;
       const bool has_expired = code == "ExpiredToken" || code == "InvalidToken" || code == "TokenRefreshRequired";
       if (!credentials || renewed || !has_expired) refuse(request, response);
@@ -135,7 +165,7 @@ HttpResponse S3Client::send(const Request& request, HttpConnection& connection, 
       renewed = true;
       continue;
     }
-    if (attempt == options_.retries || !response.may_pass) {
+    if (attempt >= options_.retries || !response.may_pass) {
       if (failure.empty()) refuse(request, response);
       throw UserError(fmt::format("cannot read {}, tried {} times: {}", request.name(), attempt + 1, failure),
                       ExitCode::data);
@@ -176,8 +206,9 @@ S3Object S3Client::open(const std::string& bucket, const std::string& key, HttpC
   S3Object object{.bucket = bucket, .key = key};
   send(request, connection, wait, [&](const HttpResponse& response) -> std::string {
     const auto bytes = number_in(header_of(response, "content-length"));
-    object.etag = header_of(response, "etag");
-    if (!bytes || object.etag.empty()) return "the server's answer has no size or no ETag";
+    object.version = version_of(response);
+    object.has_etag = header_of(response, "etag").starts_with('"');
+    if (!bytes || object.version.empty()) return "the server's answer has no size, or neither ETag nor Last-Modified";
     object.bytes = *bytes;
     return "";
   });
@@ -189,23 +220,25 @@ void S3Client::read(const S3Object& object, int64_t offset, std::span<uint8_t> t
   if (to.empty()) return;
   const auto bytes = static_cast<int64_t>(to.size());
   const std::string range = fmt::format("{}-{}", offset, offset + bytes - 1);
-  const Request request{.method = "GET",
-                        .bucket = object.bucket,
-                        .key = object.key,
-                        .query = {},
-                        .headers = {{"if-match", object.etag}, {"range", "bytes=" + range}}};
+  Request request{.method = "GET",
+                  .bucket = object.bucket,
+                  .key = object.key,
+                  .query = {},
+                  .headers = {{"range", "bytes=" + range}}};
+  if (object.has_etag) request.headers.emplace_back("if-match", object.version);
   const std::string expected = fmt::format("bytes {}/{}", range, object.bytes);
   send(
       request, connection, wait,
       [&](const HttpResponse& response) -> std::string {
-        if (header_of(response, "etag") != object.etag)
+        if (version_of(response) != object.version)
           throw UserError(fmt::format("cannot read {}: {}", object.name(), advice_for({}, 412)), ExitCode::data);
         if (response.received != bytes)
           return fmt::format("the server sent {} bytes of {} from byte {} on", response.received, bytes, offset);
-        const bool is_whole = response.status == 200 && bytes == object.bytes;
-        if (!is_whole && header_of(response, "content-range") != expected)
-          return fmt::format("the server sent another range: {}, instead of {}", header_of(response, "content-range"),
-                             expected);
+        // Alluxio sends ranges with status 200 and without saying which. A server that sent all would have sent more.
+        const std::string sent = header_of(response, "content-range");
+        const bool is_unnamed = response.status == 200 && sent.empty();
+        if (!is_unnamed && sent != expected)
+          return fmt::format("the server sent another range: {}, instead of {}", sent, expected);
         return "";
       },
       to);

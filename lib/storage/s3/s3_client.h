@@ -28,7 +28,8 @@ struct S3Options {
 struct S3Object {
   std::string bucket, key;
   int64_t bytes = 0;
-  std::string etag;
+  std::string version;    ///< its ETag, or the time of its last change
+  bool has_etag = false;  ///< a strong one, which requests can name
   std::string name() const { return "s3://" + bucket + "/" + key; }
 };
 
@@ -50,7 +51,8 @@ class S3Client {
   /// The objects whose keys start with `prefix` and have no `/` after it, by key.
   std::vector<ListedObject> list(const std::string& bucket, const std::string& prefix, HttpConnection& connection,
                                  const WaitOrStop& wait);
-  /// Size and ETag.
+  const std::string& endpoint() const { return options_.endpoint; }
+  /// Size and version.
   S3Object open(const std::string& bucket, const std::string& key, HttpConnection& connection, const WaitOrStop& wait);
   /// Fills `to` with the object's bytes from `offset` on. The request names the ETag (If-Match), so an object that was
   /// replaced is refused by the server; a server that ignores this is found out by the answer's ETag.
@@ -70,6 +72,7 @@ class S3Client {
   HttpResponse send(const Request& request, HttpConnection& connection, const WaitOrStop& wait, const Check& check,
                     std::optional<std::span<uint8_t>> to = std::nullopt);
   HttpRequest http_request(const Request& request, const Credentials* credentials) const;
+  void explain(Request request, const Credentials* credentials, HttpConnection& connection, HttpResponse& response);
   [[noreturn]] void refuse(const Request& request, const HttpResponse& response) const;
 
   S3Options options_;

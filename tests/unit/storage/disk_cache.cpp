@@ -32,14 +32,17 @@ class FarFile : public DataFile {
   std::span<const uint8_t> read(int64_t offset, int64_t bytes, std::vector<uint8_t>& scratch) const override {
     if (fails) throw UserError("far away", ExitCode::data);
     ++reads;
+    if (records) asked.emplace_back(offset, bytes);
     scratch.resize(static_cast<size_t>(bytes));
     for (int64_t i = 0; i < bytes; ++i) scratch[static_cast<size_t>(i)] = byte_at(offset + i, salt_);
     return scratch;
   }
   void expect(int64_t offset, int64_t bytes) const override { expected.emplace_back(offset, bytes); }
+  int64_t reads_ahead() const override { return 2; }
 
   mutable std::atomic<int64_t> reads{0};
-  mutable std::vector<std::pair<int64_t, int64_t>> expected;
+  mutable std::vector<std::pair<int64_t, int64_t>> expected, asked;
+  bool records = false;
   bool fails = false;
 
  private:
@@ -129,6 +132,19 @@ TEST_CASE("only what is missing is announced, as it will be read") {
   file.far->expected.clear();
   file.near->expect(kSize - 1, 1);
   CHECK((file.far->expected == std::vector<std::pair<int64_t, int64_t>>{{10 * kCacheBlock, 1234}}));
+}
+
+TEST_CASE("neighbours that share a block are each asked for as announced") {
+  const TemporaryFolder folder;
+  DiskCache cache({.folder = folder.path(), .size = kRoomy});
+  const Opened file(cache, "a");
+  file.far->records = true;
+  const int64_t sample = kCacheBlock + kCacheBlock / 2;
+  for (int64_t i = 0; i < 6; ++i) file.near->expect(i * sample, sample);
+  std::vector<uint8_t> scratch;
+  for (int64_t i = 0; i < 6; ++i) file.near->read(i * sample, sample, scratch);
+  CHECK((file.far->asked == file.far->expected));
+  CHECK(file.far->asked.size() == 6);
 }
 
 TEST_CASE("an error from afar is passed on, and nothing is stored for it") {
