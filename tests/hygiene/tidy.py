@@ -19,7 +19,7 @@ import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-MODULES = ("base", "statistics", "config", "checkpoint", "data/image")
+MODULES = ("base", "statistics", "config", "storage", "storage/s3", "checkpoint", "data/image")
 FLAGS = ["-std=c++20", "-march=x86-64-v3", "-DFMT_SHARED", "-DSPDLOG_COMPILED_LIB", "-DSPDLOG_FMT_EXTERNAL"]
 CLANG_TIDY = Path(sys.executable).with_name("clang-tidy")
 CORES = len(os.sched_getaffinity(0))
