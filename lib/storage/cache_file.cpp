@@ -5,7 +5,6 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <xxhash.h>
@@ -63,20 +62,34 @@ bool write_all(int fd, const void* from, size_t bytes, int64_t offset) {
   return true;
 }
 
-/// Makes the file without a name, and gives it its name when it is complete. So nothing is left by a process that was
-/// killed.
+/// Makes the file as a draft, and gives it its name when it is complete. The lock keeps evict() from the draft of a
+/// living process. O_TMPFILE would need no draft, but containers' root folders (overlayfs before Linux 6.10) lack it.
+/// True also if another process was faster, or took the draft for a killed process's before it was locked.
 bool make_cache_file(const fs::path& path, const DataFile& far) {
-  const int fd = ::open(path.parent_path().c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0666);
-  if (fd < 0) return false;
+  static std::atomic<int64_t> drafts{0};
+  const fs::path draft = fmt::format("{}.{}.{}", path.string(), ::getpid(), ++drafts);
+  const int fd = ::open(draft.c_str(), O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0666);
+  if (fd < 0) return errno == EEXIST;
   const CacheHeader header = header_for(far);
-  const std::string open_file = fmt::format("/proc/self/fd/{}", fd);
-  const bool made =
-      write_all(fd, &header, sizeof(header), 0) && ::ftruncate(fd, data_begin(far.size()) + far.size()) == 0 &&
-      (::linkat(AT_FDCWD, open_file.c_str(), AT_FDCWD, path.c_str(), AT_SYMLINK_FOLLOW) == 0 || errno == EEXIST);
+  const bool made = ::flock(fd, LOCK_SH) == 0 && write_all(fd, &header, sizeof(header), 0) &&
+                    ::ftruncate(fd, data_begin(far.size()) + far.size()) == 0 &&
+                    (::link(draft.c_str(), path.c_str()) == 0 || errno == EEXIST || errno == ENOENT);
   const int error = errno;
+  ::unlink(draft.c_str());
   ::close(fd);
   errno = error;
   return made;
+}
+
+bool read_all(int fd, void* to, size_t bytes, int64_t offset) {
+  auto* at = static_cast<char*>(to);
+  while (bytes > 0) {
+    const ssize_t got = ::pread(fd, at, bytes, offset);
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) return false;
+    at += got, offset += got, bytes -= static_cast<size_t>(got);
+  }
+  return true;
 }
 
 bool is_still_named(int fd, const fs::path& path) {
@@ -85,6 +98,8 @@ bool is_still_named(int fd, const fs::path& path) {
   return ::fstat(fd, &opened) == 0 && ::stat(path.c_str(), &named) == 0 && opened.st_ino == named.st_ino &&
          opened.st_dev == named.st_dev;
 }
+
+int64_t place_of_sum(int64_t block) { return kHeaderBytes + block * static_cast<int64_t>(sizeof(uint64_t)); }
 
 }  // namespace
 
@@ -104,7 +119,7 @@ std::unique_ptr<CacheFile> CacheFile::open(const fs::path& folder, const DataFil
     std::unique_ptr<CacheFile> file(new CacheFile(fd, far.size()));
     if (::flock(fd, LOCK_SH) != 0) break;
     if (!is_still_named(fd, path)) continue;  // evicted between open() and flock()
-    if (file->map() && file->is_valid(far)) {
+    if (file->is_valid(far)) {
       ::futimens(fd, nullptr);  // now: evict() begins with those that were opened longest ago
       return file;
     }
@@ -114,49 +129,34 @@ std::unique_ptr<CacheFile> CacheFile::open(const fs::path& folder, const DataFil
   return nullptr;
 }
 
-CacheFile::~CacheFile() {
-  if (!mapped_.empty()) ::munmap(const_cast<uint8_t*>(mapped_.data()), mapped_.size());
-  ::close(fd_);
-}
+CacheFile::CacheFile(int fd, int64_t size) : fd_(fd), size_(size), data_at_(data_begin(size)) {}
+CacheFile::~CacheFile() { ::close(fd_); }
 
-bool CacheFile::map() {
-  struct stat status {};
-  data_at_ = data_begin(size_);
-  if (::fstat(fd_, &status) != 0 || status.st_size != data_at_ + size_) return false;
-  void* const mapped = ::mmap(nullptr, static_cast<size_t>(data_at_), PROT_READ, MAP_SHARED, fd_, 0);
-  if (mapped == MAP_FAILED) return false;
-  mapped_ = {static_cast<const uint8_t*>(mapped), static_cast<size_t>(data_at_)};
-  sums_ = {reinterpret_cast<const uint64_t*>(mapped_.data() + kHeaderBytes), static_cast<size_t>(blocks_of(size_))};
-  return true;
-}
+int64_t CacheFile::blocks() const { return blocks_of(size_); }
 
 bool CacheFile::is_valid(const DataFile& far) const {
+  struct stat status {};
+  CacheHeader found;
   const CacheHeader wanted = header_for(far);
-  return std::memcmp(mapped_.data(), &wanted, sizeof(wanted)) == 0;
+  return ::fstat(fd_, &status) == 0 && status.st_size == data_at_ + size_ && read_all(fd_, &found, sizeof(found), 0) &&
+         std::memcmp(&found, &wanted, sizeof(wanted)) == 0;
 }
 
-uint64_t CacheFile::load(int64_t block) const {
-  const volatile uint64_t& sum = sums_[static_cast<size_t>(block)];  // other processes change it
-  return sum;
+std::vector<uint64_t> CacheFile::sums(int64_t begin, int64_t end) const {
+  std::vector<uint64_t> sums(static_cast<size_t>(end - begin));
+  if (!read_all(fd_, sums.data(), sums.size() * sizeof(uint64_t), place_of_sum(begin)))
+    std::fill(sums.begin(), sums.end(), 0);
+  return sums;
 }
 
 bool CacheFile::read(int64_t offset, std::span<uint8_t> to) const {
-  while (!to.empty()) {
-    const ssize_t bytes = ::pread(fd_, to.data(), to.size(), data_at_ + offset);
-    if (bytes < 0 && errno == EINTR) continue;
-    if (bytes <= 0) return false;
-    offset += bytes;
-    to = to.subspan(static_cast<size_t>(bytes));
-  }
-  return true;
+  return read_all(fd_, to.data(), to.size(), data_at_ + offset);
 }
 
-bool CacheFile::fits(int64_t block, std::span<const uint8_t> bytes) const { return load(block) == sum_of_block(bytes); }
+bool CacheFile::fits(uint64_t sum, std::span<const uint8_t> bytes) { return sum == sum_of_block(bytes); }
 
-/// By a call, because a write to mapped memory ends the process if a full disk cannot take it: file systems that copy
-/// on write need room for every change.
 bool CacheFile::write_sum(int64_t block, uint64_t sum) {
-  return write_all(fd_, &sum, sizeof(sum), kHeaderBytes + block * static_cast<int64_t>(sizeof(sum)));
+  return write_all(fd_, &sum, sizeof(sum), place_of_sum(block));
 }
 
 void CacheFile::drop(int64_t block) { write_sum(block, 0); }
@@ -165,6 +165,15 @@ int CacheFile::store(int64_t block, std::span<const uint8_t> bytes) {
   if (!write_all(fd_, bytes.data(), bytes.size(), data_at_ + block * kCacheBlock)) return errno;
   return write_sum(block, sum_of_block(bytes)) ? 0 : errno;
 }
+
+bool is_cache_name(std::string_view name) {
+  const std::string_view identity = name.substr(0, 16);
+  if (name.size() < 16 || identity.find_first_not_of("0123456789abcdef") != std::string_view::npos) return false;
+  const std::string_view rest = name.substr(16);
+  return rest.starts_with(kCacheEnding) &&
+         rest.find_first_not_of(".0123456789", kCacheEnding.size()) == std::string_view::npos;
+}
+bool is_draft_name(std::string_view name) { return is_cache_name(name) && !name.ends_with(kCacheEnding); }
 
 bool CacheFile::evict(const fs::path& path) {
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);

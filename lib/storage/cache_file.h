@@ -9,6 +9,8 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
+#include <vector>
 
 namespace trainopt {
 
@@ -35,12 +37,13 @@ class CacheFile {
   CacheFile(const CacheFile&) = delete;
   CacheFile& operator=(const CacheFile&) = delete;
 
-  int64_t blocks() const { return static_cast<int64_t>(sums_.size()); }
-  bool has(int64_t block) const { return load(block) != 0; }
+  int64_t blocks() const;
+  /// The checksums of these blocks; 0: the block is not stored, or the disk fails.
+  std::vector<uint64_t> sums(int64_t begin, int64_t end) const;
   /// Reads the file's bytes from `offset` on. False if the disk fails.
   bool read(int64_t offset, std::span<uint8_t> to) const;
-  /// Whether this is what was stored as the block.
-  bool fits(int64_t block, std::span<const uint8_t> bytes) const;
+  /// Whether these bytes have this checksum.
+  static bool fits(uint64_t sum, std::span<const uint8_t> bytes);
   void drop(int64_t block);
   /// Stores a block. Returns an errno; 0: it was stored.
   int store(int64_t block, std::span<const uint8_t> bytes);
@@ -49,18 +52,17 @@ class CacheFile {
   static bool evict(const std::filesystem::path& path);
 
  private:
-  CacheFile(int fd, int64_t size) : fd_(fd), size_(size) {}
-  bool map();
+  CacheFile(int fd, int64_t size);
   bool is_valid(const DataFile& far) const;
-  uint64_t load(int64_t block) const;
   bool write_sum(int64_t block, uint64_t sum);
 
   int fd_;
-  int64_t size_, data_at_ = 0;
-  std::span<const uint8_t> mapped_;  ///< header and checksums
-  std::span<const uint64_t> sums_;
+  int64_t size_, data_at_;
 };
 
 inline constexpr std::string_view kCacheEnding = ".cache";
+/// Whether a cache made the name: sixteen hexadecimal digits, `.cache`, and for a draft `.<process>.<number>`.
+bool is_cache_name(std::string_view name);
+bool is_draft_name(std::string_view name);
 
 }  // namespace trainopt

@@ -32,11 +32,13 @@ struct StoredFile {
   int64_t disk_bytes, opened_ns;
 };
 
+/// Removes drafts of killed processes.
 std::vector<StoredFile> stored_files(const fs::path& folder) {
   std::vector<StoredFile> files;
   for (const auto& name : names_in_folder(folder, ExitCode::data)) {
     struct stat status {};
-    if (!name.ends_with(kCacheEnding) || ::stat((folder / name).c_str(), &status) != 0) continue;
+    if (is_draft_name(name)) CacheFile::evict(folder / name);
+    if (is_draft_name(name) || !is_cache_name(name) || ::stat((folder / name).c_str(), &status) != 0) continue;
     files.push_back({folder / name, int64_t{status.st_blocks} * 512,
                      int64_t{status.st_mtim.tv_sec} * 1'000'000'000 + status.st_mtim.tv_nsec});
   }
@@ -46,7 +48,7 @@ std::vector<StoredFile> stored_files(const fs::path& folder) {
 
 void require_cache_folder(const fs::path& folder) {
   for (const auto& name : names_in_folder(folder, ExitCode::data))
-    if (!name.ends_with(kCacheEnding))
+    if (!is_cache_name(name))
       throw UserError(fmt::format("the folder of data.cache holds other files too; choose an empty one, because old "
                                   "cache files are removed from it: {}",
                                   (folder / name).string()),
@@ -151,8 +153,9 @@ class CachedFile : public DataFile {
 
   Runs runs_now(int64_t first, int64_t end) const {
     Runs runs;
+    const std::vector<uint64_t> sums = near_->sums(first, end);
     for (int64_t block = first; block < end; ++block) {
-      const bool is_near = near_->has(block);
+      const bool is_near = sums[static_cast<size_t>(block - first)] != 0;
       if (runs.empty() || runs.back().is_near != is_near) runs.push_back({block, block, is_near});
       runs.back().end = block + 1;
     }
@@ -182,11 +185,12 @@ class CachedFile : public DataFile {
   /// False if a block is not what was stored. All of the run is then fetched again.
   bool read_near(const Run& run, std::span<uint8_t> to) const {
     if (!near_->read(run.begin * kCacheBlock, to)) return false;
+    const std::vector<uint64_t> sums = near_->sums(run.begin, run.end);
     bool all_fit = true;
     for_each_block(run, to, [&](int64_t block, std::span<const uint8_t> bytes) {
       std::atomic<bool>& verified = verified_[static_cast<size_t>(block)];
       if (!cache_->options.verify && verified.load(std::memory_order_relaxed)) return;
-      if (near_->fits(block, bytes)) {
+      if (CacheFile::fits(sums[static_cast<size_t>(block - run.begin)], bytes)) {
         verified.store(true, std::memory_order_relaxed);
         return;
       }
@@ -201,6 +205,7 @@ class CachedFile : public DataFile {
   void fetch(const Run& run, std::span<uint8_t> to) const {
     thread_local std::vector<uint8_t> fetched;
     const auto bytes = far_->read(run.begin * kCacheBlock, std::ssize(to), fetched);
+    TRAINOPT_CHECK_EQUAL(bytes.size(), to.size());
     std::copy(bytes.begin(), bytes.end(), to.begin());
     cache_->counters.missed_bytes += std::ssize(to);
     if (!cache_->reserve(std::ssize(to))) return;
@@ -223,7 +228,8 @@ class CachedFile : public DataFile {
 
 DiskCache::DiskCache(const DiskCacheOptions& options) : state_(std::make_shared<State>(options)) {
   if (options.size < kCacheBlock)
-    throw UserError(fmt::format("data.cache.size must be at least {} bytes: {}", kCacheBlock, options.size));
+    throw UserError(fmt::format("data.cache.size must be at least {} bytes: {}", kCacheBlock, options.size),
+                    ExitCode::data);
   try {
     create_folders(options.folder);
   } catch (const UserError& error) {

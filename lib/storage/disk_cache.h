@@ -8,10 +8,11 @@
 //
 // A block's bytes are written before its checksum, and every block that is read is compared with its checksum. So a
 // process that was killed, a power failure or a damaged disk can only cost a block, which is then fetched again. The
-// checksums are mapped and shared: what one process has stored, all others find at once.
+// checksums are read from the file each time: what one process has stored, all others find at once. They are not
+// mapped, because mapped memory ends the process when the disk fails, or when a full one has no room behind a hole.
 //
 // Each process measures the folder after storing a 64th of its size, so the folder may exceed its size by that for each
-// further process that stores. When the folder is full, cache files that no process uses are removed, those opened
+// further process that stores. When the folder is full, cache files that no process uses are removed, those used
 // longest ago first. If all are in use, nothing more is stored: with a new random order in every epoch a resident part
 // that stays has the hit rate of any replacement, without its writes.
 #pragma once
@@ -50,8 +51,7 @@ class DiskCache {
   DiskCache(const DiskCache&) = delete;
   DiskCache& operator=(const DiskCache&) = delete;
 
-  /// `far`, read through the cache. A cache that cannot store (a full or
-  /// read-only disk) is bypassed, with one warning.
+  /// `far`, read through the cache. A cache that cannot store (a full or read-only disk) is bypassed, with one warning.
   std::unique_ptr<const DataFile> through(std::unique_ptr<const DataFile> far);
   const CacheCounters& counters() const;
 
