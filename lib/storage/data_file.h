@@ -22,7 +22,8 @@ class DataFile {
   /// For messages: a path, or s3://bucket/key.
   const std::string& name() const { return name_; }
   int64_t size() const { return size_; }
-  /// Changes when the content does: an object's ETag; of a local file the time of its last change, in nanoseconds.
+  /// Changes when the content does: an object's ETag, or the time of its last change, with its server; of a local file
+  /// the time of its last change, in nanoseconds.
   const std::string& version() const { return version_; }
 
   /// The `bytes` bytes from `offset` on, which must lie within the file. Valid until `scratch` changes or the file is

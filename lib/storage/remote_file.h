@@ -19,7 +19,8 @@ namespace trainopt {
 /// The server, and what is under way from it. Safe to use from many threads.
 class RemoteStore {
  public:
-  /// `parts`: transfers at once; `part_size`: bytes of the largest. Their product bounds what is fetched ahead.
+  /// `parts`: transfers at once, and half of the reads to be announced; `part_size`: bytes of the largest. Their
+  /// product bounds what is fetched ahead.
   RemoteStore(S3Options options, CredentialsQuery credentials, int64_t parts, int64_t part_size)
       : client_(std::move(options), std::move(credentials)),
         part_size_(part_size),

@@ -155,6 +155,31 @@ def test_a_fault_that_lasts_ends_the_run(trainopt, moto, proxy, fault):
     assert all("example.invalid" not in headers.get("Host", "") for _, _, headers in proxy.requests)
 
 
+def test_a_renewal_is_no_way_around_the_retries(trainopt, moto, proxy):
+    def fault(handler, number):
+        if number < 0:
+            return False
+        return handler.answer(*((400, [], storage.error_body("ExpiredToken")) if number == 0 else (503,)))
+
+    proxy.fault = fault
+    result = run(trainopt, proxy, REMOTE, "out", "data.storage.retries=0")
+    trainopt.is_refusal(result, 3, ["a.tar", "status 503"])
+    assert gets(proxy) == 2
+    proxy.fault = failing(proxy.gets + 1, lambda handler: handler.answer(400, [], storage.error_body("ExpiredToken")))
+    assert run(trainopt, proxy, REMOTE, "renewed", "data.storage.retries=0").code == 0
+
+
+def test_a_server_without_etags_and_with_unnamed_ranges(trainopt, moto, proxy):
+    def fault(handler, number):
+        status, headers, body = handler.forwarded()
+        kept = [each for each in headers if each[0].lower() not in ("etag", "content-range")]
+        return handler.answer(200 if status == 206 else status, kept, body)
+
+    proxy.fault = fault
+    assert run(trainopt, proxy, REMOTE, "out").code == 0
+    assert not any("if-match" in str(headers).lower() for _, _, headers in proxy.requests)
+
+
 def test_what_is_not_there(trainopt, moto, proxy):
     trainopt.is_refusal(run(trainopt, proxy, "s3://data/none.tar", "a"), 3, ["there is no such object", "none.tar"])
     trainopt.is_refusal(run(trainopt, proxy, "s3://no-bucket/x", "b"), 3, ["no-bucket", "there is no such bucket"])

@@ -133,7 +133,6 @@ void S3Client::refuse(const Request& request, const HttpResponse& response) cons
                   ExitCode::data);
 }
 
-/// The answer to a refused HEAD has no body, which would say why: that of a GET does.
 void S3Client::explain(Request request, const Credentials* credentials, HttpConnection& connection,
                        HttpResponse& response) {
   request.method = "GET";

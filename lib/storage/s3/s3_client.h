@@ -24,13 +24,18 @@ struct S3Options {
   std::string ca_bundle;  ///< file of certificates; empty: the system's
 };
 
+/// For messages, and as a recipe names it.
+inline std::string object_name(const std::string& bucket, const std::string& key) {
+  return "s3://" + bucket + "/" + key;
+}
+
 /// An object, as it was when it was opened.
 struct S3Object {
   std::string bucket, key;
   int64_t bytes = 0;
   std::string version;    ///< its ETag, or the time of its last change
   bool has_etag = false;  ///< a strong one, which requests can name
-  std::string name() const { return "s3://" + bucket + "/" + key; }
+  std::string name() const { return object_name(bucket, key); }
 };
 
 struct S3Counters {
@@ -54,8 +59,8 @@ class S3Client {
   const std::string& endpoint() const { return options_.endpoint; }
   /// Size and version.
   S3Object open(const std::string& bucket, const std::string& key, HttpConnection& connection, const WaitOrStop& wait);
-  /// Fills `to` with the object's bytes from `offset` on. The request names the ETag (If-Match), so an object that was
-  /// replaced is refused by the server; a server that ignores this is found out by the answer's ETag.
+  /// Fills `to` with the object's bytes from `offset` on. The request names a strong ETag (If-Match), so that the
+  /// server refuses an object that was replaced; the answer's version is compared too.
   void read(const S3Object& object, int64_t offset, std::span<uint8_t> to, HttpConnection& connection,
             const WaitOrStop& wait);
   const S3Counters& counters() const { return counters_; }
@@ -64,7 +69,7 @@ class S3Client {
   struct Request {
     std::string method, bucket, key;  ///< key empty: the bucket
     std::vector<std::pair<std::string, std::string>> query, headers;
-    std::string name() const { return "s3://" + bucket + "/" + key; }
+    std::string name() const { return object_name(bucket, key); }
   };
   /// Returns why an answer with a good status cannot be used, or "".
   using Check = std::function<std::string(const HttpResponse&)>;
@@ -72,6 +77,7 @@ class S3Client {
   HttpResponse send(const Request& request, HttpConnection& connection, const WaitOrStop& wait, const Check& check,
                     std::optional<std::span<uint8_t>> to = std::nullopt);
   HttpRequest http_request(const Request& request, const Credentials* credentials) const;
+  /// Replaces the answer to a refused HEAD, which has no body, by that to a GET.
   void explain(Request request, const Credentials* credentials, HttpConnection& connection, HttpResponse& response);
   [[noreturn]] void refuse(const Request& request, const HttpResponse& response) const;
 
