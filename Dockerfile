@@ -7,7 +7,7 @@ ENV TRAINOPT_CACHE=/opt/trainopt/cache
 WORKDIR /opt/trainopt/source
 # Copied first, so that a change to the sources does not reinstall the dependencies.
 COPY scripts/setup scripts/
-COPY scripts/requirements/build.txt scripts/requirements/
+COPY scripts/requirements/build.txt scripts/requirements/parquet.txt scripts/requirements/
 RUN scripts/setup
 COPY . .
 RUN scripts/build trainopt && cmake --install build --prefix /usr/local

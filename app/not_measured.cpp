@@ -29,6 +29,10 @@ std::string reason_of(Metric metric, const Plan& plan) {
     case Metric::broadcast_mib:
     case Metric::send_mib:
       return "a single rank exchanges nothing";
+    case Metric::storage_mib:
+      return "all files of the data set are local";
+    case Metric::cache_hit_pct:
+      return "there is no data.cache of kind disk";
     default:
       return "telemetry took no sample during any recorded step";
   }

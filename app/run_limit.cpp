@@ -27,6 +27,7 @@ RunTimes times_of(const Plan& plan, const RunOutcome& outcome, const StepTimes& 
                  .copies_ahead = plan.device.is_cpu() || plan.loader.non_blocking,
                  .memory_bound_pct = plan.peak.memory_bound_pct};
   if (outcome.loading) times.loader = LoaderShares::of(*outcome.loading);
+  if (plan.data.files) times.storage = plan.data.files->use();
   if (outcome.trace.step > 0) times.operations = outcome.trace.calls([](const TracedOperation&) { return true; });
   if (plan.device.is_cpu() && plan.peak.operation_us && times.operations)
     times.operations_ms = *plan.peak.operation_us / 1e3 * static_cast<double>(*times.operations);

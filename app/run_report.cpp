@@ -270,7 +270,8 @@ void RunReport::print_end(const RunOutcome& outcome, const RunEnd& end) {
   if (const auto text = forecast_receipt(outcome.trace.memory, forecast_of(outcome, plan_)); !text.empty())
     lines.push_back({"memory forecast", text});
   if (const auto storage = plan_.data.files ? plan_.data.files->use() : std::nullopt)
-    lines.push_back({"storage", storage->text()});
+    lines.push_back({"storage", storage->speed.reads > 0 ? fmt::format("{}; {}", storage->text(), storage->speed_text())
+                                                         : storage->text()});
   for (const auto& leak : outcome.trace.memory_leaks) lines.push_back({"memory", leak.text()});
   for (const auto& spike : outcome.trace.memory_spikes) lines.push_back({"memory", spike.text()});
   for (auto& line : lines_of(diagnose(recipe_, plan_, outcome, records_->summary, records_s_), run_dir_, plan_))

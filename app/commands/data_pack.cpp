@@ -1,4 +1,4 @@
-// trainopt data pack: writes a data set's images to packed or tar files.
+// trainopt data pack: writes a data set's images to packed, tar or Parquet files.
 #include "app/commands.h"
 #include "base/counted.h"
 #include "base/units.h"
@@ -15,17 +15,27 @@ namespace {
 
 constexpr int64_t kMostShards = 100000, kLargestSide = 8192;  // 8192² pixels are within the decoder's limits
 
-/// The format of one file is that of its ending. Throws UserError if `out` does not fit the number of files.
-PackFormat format_of(const std::filesystem::path& out, int64_t shards, bool as_tar) {
+std::optional<PackFormat> format_of_ending(const std::filesystem::path& out) {
   const std::string ending = out.extension().string();
-  if (shards == 1 && ending != kPackEnding && ending != kTarEnding)
-    throw UserError(fmt::format("the file to write must end in {} or {}: {}", kPackEnding, kTarEnding, out.string()));
-  if (shards > 1 && (ending == kPackEnding || ending == kTarEnding))
+  if (ending == kPackEnding) return PackFormat::packed;
+  if (ending == kTarEnding) return PackFormat::tar;
+  if (ending == kParquetEnding) return PackFormat::parquet;
+  return {};
+}
+
+/// The format of one file is that of its ending. Throws UserError if `out` does not fit the number of files.
+PackFormat format_of(const std::filesystem::path& out, int64_t shards, std::optional<PackFormat> wanted) {
+  const auto of_ending = format_of_ending(out);
+  if (shards == 1 && !of_ending)
+    throw UserError(fmt::format("the file to write must end in {}, {} or {}: {}", kPackEnding, kTarEnding,
+                                kParquetEnding, out.string()));
+  if (shards > 1 && of_ending)
     throw UserError(fmt::format("several files (--shards) are written to a folder, whose name cannot end in {}: {}",
-                                ending, out.string()));
-  if (as_tar && ending == kPackEnding)
-    throw UserError(fmt::format("--tar and the ending {} contradict each other: {}", kPackEnding, out.string()));
-  return as_tar || ending == kTarEnding ? PackFormat::tar : PackFormat::packed;
+                                out.extension().string(), out.string()));
+  if (wanted && of_ending && *wanted != *of_ending)
+    throw UserError(fmt::format("the format (--tar, --parquet) and the ending of the file contradict each other: {}",
+                                out.string()));
+  return of_ending ? *of_ending : wanted.value_or(PackFormat::packed);
 }
 
 /// One line that is written again and again, if a person watches.
@@ -43,13 +53,17 @@ std::string kind_text(const std::optional<ImageSize>& size, const PackOptions& o
 }  // namespace
 
 Command add_data_pack(CLI::App& data) {
-  CLI::App* command = data.add_subcommand(
-      "pack", "Write a data set's images to one file, or a few, that load faster: data pack IN OUT.pack or OUT.tar");
+  CLI::App* command = data.add_subcommand("pack",
+                                          "Write a data set's images to one file, or a few, that load faster: data "
+                                          "pack IN OUT.pack, OUT.tar or OUT.parquet");
   const auto in = std::make_shared<std::string>(), out = std::make_shared<std::string>();
   const auto options = std::make_shared<PackOptions>();
-  const auto json = std::make_shared<bool>(false), tar = std::make_shared<bool>(false);
-  command->add_option("IN", *in, "A folder for each class, CIFAR-10's binary files, packed or tar files")->required();
-  command->add_option("OUT", *out, "The file to write, ending in .pack or .tar; with --shards the folder")->required();
+  const auto json = std::make_shared<bool>(false), tar = std::make_shared<bool>(false),
+             parquet = std::make_shared<bool>(false);
+  command->add_option("IN", *in, "A folder for each class, CIFAR-10's binary files, packed, tar or Parquet files")
+      ->required();
+  command->add_option("OUT", *out, "The file to write, ending in .pack, .tar or .parquet; with --shards the folder")
+      ->required();
   command
       ->add_option("--resize", options->resize,
                    "Store squares with this side: the shorter side resized to it, and the centre cut out")
@@ -58,10 +72,17 @@ Command add_data_pack(CLI::App& data) {
       ->check(CLI::Range(int64_t{1}, kMostShards))
       ->capture_default_str();
   command->add_flag("--tar", *tar, "Write tar files in WebDataset's convention, which other programs read too");
+  command
+      ->add_flag("--parquet", *parquet,
+                 "Write Parquet files with the columns of Hugging Face's datasets, which other programs read too")
+      ->excludes("--tar");
   command->add_flag("--json", *json, "Print one JSON object");
   return [=](const CommandContext& context) {
     refuse_several_ranks(context.environment, "data pack");
-    options->format = format_of(*out, options->shards, *tar);
+    options->format = format_of(*out, options->shards,
+                                *tar       ? std::optional(PackFormat::tar)
+                                : *parquet ? std::optional(PackFormat::parquet)
+                                           : std::nullopt);
     const auto images = open_images(*in, data_files(DataConfig(), this_machine(context.environment).variables));
     const PackProgress done = pack(*images, *out, *options, show_progress);
     const auto packed = open_images(*out);

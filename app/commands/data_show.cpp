@@ -6,6 +6,7 @@
 #include "data/cifar10_file.h"
 #include "data/dataset.h"
 #include "data/image/png.h"
+#include "data/parquet/parquet_file.h"
 #include "data/shards.h"
 #include "data/text/document_ends.h"
 #include "data/text/token_file.h"
@@ -125,6 +126,31 @@ void print(const ImageDataset& images, const std::vector<Row>& rows) {
                 counted(*std::min_element(counts.begin(), counts.end()), "image").c_str());
 }
 
+/// Of each Parquet file its rows, row groups and columns.
+Json parquet_json(const std::string& path, DataFiles& files) {
+  Json all = Json::array();
+  for (const auto& name : files.ending_in(kParquetEnding, path)) {
+    const ParquetFile file(files.open(name), {}, std::numeric_limits<int64_t>::max());
+    Json columns = Json::array();
+    for (const auto& column : file.layout().columns) columns.push_back({{"name", column.name}, {"type", column.type}});
+    int64_t rows = 0;
+    for (const auto& group : file.groups()) rows += group.rows;
+    all.push_back(
+        {{"name", name}, {"rows", rows}, {"row_groups", file.groups().size()}, {"columns", std::move(columns)}});
+  }
+  return all;
+}
+
+void print_parquet(const Json& shown) {
+  for (const Json& file : shown) {
+    std::vector<std::string> columns;
+    for (const Json& column : file["columns"])
+      columns.push_back(fmt::format("{} ({})", column["name"].get<std::string>(), column["type"].get<std::string>()));
+    std::printf("%s: %s in %s; %s\n", file["name"].get<std::string>().c_str(), counted(file["rows"], "row").c_str(),
+                counted(file["row_groups"], "row group").c_str(), fmt::format("{}", fmt::join(columns, ", ")).c_str());
+  }
+}
+
 /// Whether `path` is a token file, or a folder of them.
 bool is_tokens(const std::filesystem::path& path) {
   const auto fits = [](const std::filesystem::path& file) {
@@ -191,7 +217,9 @@ Command add_data_show(CLI::App& data) {
   const auto path = std::make_shared<std::string>(), sheet = std::make_shared<std::string>();
   const auto rows = std::make_shared<int64_t>(5);
   const auto json = std::make_shared<bool>(false);
-  command->add_option("PATH", *path, "A folder for each class, CIFAR-10's binary files, packed, tar or token files")
+  command
+      ->add_option("PATH", *path,
+                   "A folder for each class, CIFAR-10's binary files, packed, tar, Parquet or token files")
       ->required();
   command->add_option("--rows", *rows, "First images, or tokens of each file, to list")
       ->check(CLI::NonNegativeNumber)
@@ -211,7 +239,11 @@ Command add_data_show(CLI::App& data) {
     }
     const auto images = open_images(*path, files);
     const auto first = first_rows(*images, *rows);
-    *json ? print_json(to_json(*images, first)) : print(*images, first);
+    const Json parquet = images->identity().kind == "parquet" ? parquet_json(*path, *files) : Json();
+    Json shown = to_json(*images, first);
+    if (!parquet.is_null()) shown["files"] = parquet;
+    if (!*json && !parquet.is_null()) print_parquet(parquet);
+    *json ? print_json(shown) : print(*images, first);
     if (!sheet->empty()) {
       const auto file = contact_sheet(*images);
       write_file(*sheet, {reinterpret_cast<const char*>(file.data()), file.size()});

@@ -54,11 +54,20 @@ class Parts {
     const StepTimes& step = times_.step;
     const std::string how = times_.loader_threads == 0 ? "the training thread loads the data itself"
                                                        : counted(times_.loader_threads, "loader thread");
-    add("loader", of_step(step.data_wait_pct), "waiting for data",
-        times_.loader && times_.loader->sample_us > 0 ? how + "; " + slow_stage(*times_.loader) : how);
+    if (waits_for_storage())
+      add("storage", of_step(step.data_wait_pct), "waiting for data", how + "; " + times_.storage->speed_text());
+    else
+      add("loader", of_step(step.data_wait_pct), "waiting for data",
+          times_.loader && times_.loader->sample_us > 0 ? how + "; " + slow_stage(*times_.loader) : how);
     if (!times_.copies_ahead) add("copy", of_step(step.copy_pct), "copying batches to the device before the step");
     add_exchange();
     add("records", wall_s_ > 0 ? 100 * times_.records_s / wall_s_ : 0, "writing records");
+  }
+
+  /// Whether the loader mostly waits for bytes that come from afar.
+  bool waits_for_storage() const {
+    const auto& storage = times_.storage;
+    return storage && storage->speed.reads > 0 && times_.loader && times_.loader->read_pct > 50;
   }
 
   void add_exchange() {

@@ -5,6 +5,7 @@
 #include "data/loader_shares.h"
 #include "metrics/step_times.h"
 #include "metrics/stragglers.h"
+#include "storage/data_files.h"
 
 #include <optional>
 #include <string>
@@ -24,6 +25,7 @@ struct RunTimes {
   std::optional<int64_t> operations;          ///< of libtorch in a step; null: not counted
   std::optional<double> operations_ms;        ///< of the host in a step, for starting them; null: not known
   std::optional<double> memory_bound_pct;     ///< by roofline, of the model's least time; null: not known
+  std::optional<StorageUse> storage = {};     ///< what was read of object storage; null: all files are local
 };
 
 struct TimePart {
@@ -32,8 +34,8 @@ struct TimePart {
 };
 
 struct Limit {
-  /// "loader", "copy", "launches", "exchange", "straggler", "evaluation", "checkpoints", "records", "update",
-  /// "memory bandwidth", "compute", or "nothing".
+  /// "loader", "storage" (waiting for data, mostly for its bytes to arrive), "copy", "launches", "exchange",
+  /// "straggler", "evaluation", "checkpoints", "records", "update", "memory bandwidth", "compute", or "nothing".
   std::string name;
   std::string text;            ///< one line: what limits the run, its share of the time, and the evidence
   std::string what, evidence;  ///< "waiting for data"; empty if there is none

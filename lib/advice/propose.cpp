@@ -49,7 +49,8 @@ double Situation::share(std::string_view part) const {
   double sum = 0;
   for (const TimePart& each : limit.parts) {
     const bool per_step = each.name == "launches" || each.name == "update" || each.name == "exchange";
-    if (each.name == part || (part == "per step" && per_step)) sum += each.share_pct / 100;
+    const bool is_data = part == "loader" && each.name == "storage";
+    if (each.name == part || is_data || (part == "per step" && per_step)) sum += each.share_pct / 100;
   }
   return sum;
 }

@@ -1,5 +1,6 @@
 #include "advice/rules.h"
 
+#include "advice/conditions.h"
 #include "data/data_spec.h"
 
 #include <fmt/format.h>
@@ -10,29 +11,13 @@ namespace trainopt {
 namespace {
 
 using enum Exactness;
+using namespace conditions;
 
 // Conditions and changes that several rules share.
 
-bool on_cpu(const Situation& s) { return s.plan.device.is_cpu(); }
-bool has_gpu(const Situation& s) { return !on_cpu(s); }
-bool has_ranks(const Situation& s) { return s.plan.position.ranks > 1; }
-bool has_loader(const Situation& s) { return s.plan.data.dataset && !s.plan.data.device_dataset; }
-bool loads_without_disk_cache(const Situation& s) {
-  return has_loader(s) && s.recipe.data.cache.kind != CacheKind::disk;
-}
-bool has_threads(const Situation& s) { return has_loader(s) && s.plan.loader.num_workers > 0; }
-bool reads_folder(const Situation& s) { return s.recipe.data.dataset == DatasetKind::image_folder; }
-bool reads_files_of_images(const Situation& s) {
-  const ImageDataset* const images = s.plan.data.images();
-  return images && decodes_files(s.recipe.data.dataset) && !images->uniform_size();
-}
-bool convolves(const Situation& s) { return s.plan.model.layers.convolutions() > 0; }
 bool recomputes(const Situation& s) { return s.recipe.optimizations.activation_checkpointing.on; }
 bool multiplies_in_16_bits(const Situation& s) { return s.recipe.optimizations.amp.on; }
 bool multiplies_in_32_bits(const Situation& s) { return !multiplies_in_16_bits(s); }
-/// Only zero3 exchanges more than plain data parallelism does: it gathers the weights once more.
-bool gathers_twice(const Situation& s) { return s.recipe.parallel.sharding_strategy == ShardingStrategy::zero3; }
-bool fills_memory(const Situation& s) { return s.memory_peak_pct.value_or(0) > 80; }
 
 using Changes = std::function<std::vector<Words>(const Situation&)>;
 using Condition = bool (*)(const Situation&);
@@ -108,6 +93,11 @@ std::vector<Words> prefetch_more(const Situation& s) {
   const int64_t more = 2 * s.recipe.data.prefetch_factor;
   return has_threads(s) && more <= kEnough ? std::vector<Words>{{fmt::format("data.prefetch_factor={}", more)}}
                                            : std::vector<Words>();
+}
+
+std::vector<Words> more_requests(const Situation& s) {
+  if (!s.times.storage || !s.times.storage->more_concurrency_helps()) return {};
+  return {{fmt::format("data.storage.concurrency={}", 2 * s.recipe.data.storage.concurrency)}};
 }
 
 /// With the resize the loader only decodes; without it only the conversion to floating point moves.
@@ -232,12 +222,13 @@ const std::vector<Rule> kRules{
     {"loader", "load with more threads", more_threads, saved_by_threads, same_bits, ""},
     {"computing", "load with fewer threads", fewer_threads, saves(0.1), same_bits, ""},
     {"loader", "prefetch more batches", prefetch_more, saves(0.1), same_bits, ""},
+    {"loader", "fetch more at once from object storage", more_requests, saves(0.5), same_bits, ""},
     {"loader", "keep threads over the end of an epoch", change({"data.persistent_workers=true"}, has_threads),
      saves(0.1), same_bits, ""},
     {"loader", "decode JPEGs at reduced size", change({"data.decode=scaled"}, reads_files_of_images),
      saved_by_scaled_decoding, new_math, "images larger than the model's"},
-    {"loader", "keep decoded images in host memory", change({"data.cache=memory"}, reads_folder), saved_by_cache,
-     same_bits, "memory for all of them"},
+    {"loader", "keep images in host memory", change({"data.cache=memory"}, has_memory_cache), saved_by_cache, same_bits,
+     "memory for all of them"},
     {"loader", "keep the data set on the device", change({"data.cache=device"}, loads_without_disk_cache), saves(0.9),
      same_bits, "memory for all of it"},
     {"loader", "finish images on the device", finish_on_device, saved_by_finish_on_device, same_math, ""},

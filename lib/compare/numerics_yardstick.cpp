@@ -25,6 +25,9 @@ constexpr std::array kDrawsFollowFrom = {"seed",
                                          "data.decode",
                                          "data.transforms",
                                          "data.token_bits",
+                                         "data.parquet",
+                                         "data.partitions",
+                                         "data.shuffle_window",
                                          "data.padding",
                                          "train.gradient_accumulation_steps"};
 

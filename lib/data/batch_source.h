@@ -32,10 +32,11 @@ struct BatchSourceStats {
   int64_t resident_bytes = 0;   ///< of a data set kept on the device
   std::optional<at::ScalarType> finished_type;  ///< of images finished on the device; null if none are
   std::optional<at::ScalarType> input_type;     ///< of images as the loader delivered them; null without a loader
-  int64_t threads = 0;             ///< loader threads that have loaded a sample since the loader was created
-  int64_t thread_starts = 0;       ///< how often the loader's threads were started
-  int64_t buffers = 0;             ///< slots of the loader
-  std::optional<LoaderWork> work;  ///< of the loader; null without one
+  int64_t threads = 0;                ///< loader threads that have loaded a sample since the loader was created
+  int64_t thread_starts = 0;          ///< how often the loader's threads were started
+  int64_t buffers = 0;                ///< slots of the loader
+  std::optional<LoaderWork> work;     ///< of the loader; null without one
+  std::optional<StorageUse> storage;  ///< what this process read of remote files since it began; null: all are local
 };
 
 class BatchSource {
@@ -57,9 +58,9 @@ class BatchSource {
 class LoadedBatches : public BatchSource {
  public:
   /// `non_blocking`: copies run on a separate stream, one batch ahead of the step if that batch is ready; needs pinned
-  /// slots.
+  /// slots. `files`: those that the loader reads, whose use is a part of the statistics.
   LoadedBatches(std::unique_ptr<Loader> loader, c10::Device device, bool non_blocking,
-                std::optional<DeviceTransforms> transforms);
+                std::optional<DeviceTransforms> transforms, std::shared_ptr<const DataFiles> files = nullptr);
 
   void start() override { loader_->start(); }
   void pause() override { loader_->pause(); }
@@ -93,6 +94,7 @@ class LoadedBatches : public BatchSource {
   void count(const Delivered& delivered, bool copied);
 
   std::unique_ptr<Loader> loader_;
+  std::shared_ptr<const DataFiles> files_;
   c10::Device device_;
   std::optional<DeviceTransforms> transforms_;
   std::optional<Stream> copy_stream_;

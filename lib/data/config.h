@@ -3,12 +3,13 @@
 
 #include "config/describe.h"
 #include "data/cache_config.h"
+#include "data/parquet/config.h"
 #include "data/transform_config.h"
 #include "storage/config.h"
 
 namespace trainopt {
 
-enum class DatasetKind { fake_cifar10, cifar10, image_folder, packed, tar, tokens, documents, synthetic };
+enum class DatasetKind { fake_cifar10, cifar10, image_folder, packed, tar, parquet, tokens, documents, synthetic };
 template <>
 struct Choices<DatasetKind> {
   static constexpr std::array all = {Choice<DatasetKind>{"fake_cifar10", DatasetKind::fake_cifar10},
@@ -16,6 +17,7 @@ struct Choices<DatasetKind> {
                                      Choice<DatasetKind>{"image_folder", DatasetKind::image_folder},
                                      Choice<DatasetKind>{"packed", DatasetKind::packed},
                                      Choice<DatasetKind>{"tar", DatasetKind::tar},
+                                     Choice<DatasetKind>{"parquet", DatasetKind::parquet},
                                      Choice<DatasetKind>{"tokens", DatasetKind::tokens},
                                      Choice<DatasetKind>{"documents", DatasetKind::documents},
                                      Choice<DatasetKind>{"synthetic", DatasetKind::synthetic}};
@@ -27,7 +29,8 @@ constexpr bool reads_files(DatasetKind kind) {
 }
 /// Whether the data set's images are, or may be, JPEG and PNG files.
 constexpr bool decodes_files(DatasetKind kind) {
-  return kind == DatasetKind::image_folder || kind == DatasetKind::packed || kind == DatasetKind::tar;
+  return kind == DatasetKind::image_folder || kind == DatasetKind::packed || kind == DatasetKind::tar ||
+         kind == DatasetKind::parquet;
 }
 
 /// How wide a batch of documents is, in tokens.
@@ -70,6 +73,9 @@ struct DataConfig {
   DecodeKind decode = DecodeKind::exact;
   StorageConfig storage;
   CacheConfig cache;
+  ParquetConfig parquet;
+  int64_t partitions = 8;
+  int64_t shuffle_window = 4096;
   std::vector<TransformConfig> transforms;
   std::optional<int64_t> token_bits;
   Padding padding = Padding::longest;
@@ -78,14 +84,35 @@ struct DataConfig {
   int64_t max_bad_samples = 0;
 };
 
+/// How files are reached and kept, and the order of those that are read in runs.
+template <class V>
+void describe_files(V& v, DataConfig& c) {
+  v.section("storage", c.storage, "Object storage, for a data.path that starts with s3://.");
+  v.field("cache", c.cache,
+          "Cache the data set: memory caches image_folder's decoded images, or parquet's row groups, on the host; "
+          "device stores all images as "
+          "uint8 on the device and draws batches there, including crops and flips; {kind: disk, path: …, size: …} "
+          "keeps what was read from data.storage on a local disk.");
+  v.section("parquet", c.parquet, "Columns and rows of parquet.");
+  v.field("partitions", c.partitions,
+          "parquet with shuffle: parts of the random order, from which each step draws equally. Ranks read only their "
+          "own parts if ranks × accumulation divides this.",
+          in_range(1, 4096));
+  v.field("shuffle_window", c.shuffle_window,
+          "parquet with shuffle: samples that are mixed, over all partitions; their row groups are in memory together.",
+          in_range(1, 1e9));
+}
+
 template <class V>
 void describe(V& v, DataConfig& c) {
   v.field("dataset", c.dataset, "Data set to train on.");
   v.field(
       "path", c.path,
-      "Where the data set is. cifar10, image_folder: its folder. packed, tar: a file, or a folder of *.pack or *.tar "
-      "files. tokens: a file of tokens, or a folder of *.bin files. documents: a file of tokens with the documents' "
-      "ends next to it, or a folder of texts. packed, tar and tokens may be in object storage: s3://bucket/key.");
+      "Where the data set is. cifar10, image_folder: its folder. packed, tar, parquet: a file, or a folder of *.pack, "
+      "*.tar or *.parquet files. tokens: a file of tokens, or a folder of *.bin files. documents: a file of tokens "
+      "with the documents' "
+      "ends next to it, or a folder of texts. packed, tar, parquet and tokens may be in object storage: "
+      "s3://bucket/key.");
   v.field("size", c.size, "Samples per epoch of fake_cifar10 and synthetic.", in_range(1, 1e12));
   v.field("image_size", c.image_size, "Side length of synthetic images in pixels.", in_range(1, 16384));
   v.field("batch_size", c.batch_size, "Samples per rank and micro-batch.", in_range(1, 1 << 24),
@@ -111,14 +138,12 @@ void describe(V& v, DataConfig& c) {
           alias("dataloader_pin_memory", "pin_mem"));
   v.field("non_blocking", c.non_blocking, "Copy on a second stream while the step runs; needs pin_memory.");
   v.field("memory_limit", c.memory_limit,
-          "Memory limit of the batch buffers; on the CPU also of the data set with cache: device.", at_least(1));
+          "Memory limit of the batch buffers; on the CPU also of the data set with cache: device. parquet: also of the "
+          "row groups in memory.",
+          at_least(1));
   v.field("decode", c.decode,
           "JPEG decoding: exact gives Pillow's pixels; scaled decodes at reduced size (faster, different pixels).");
-  v.section("storage", c.storage, "Object storage, for a data.path that starts with s3://.");
-  v.field("cache", c.cache,
-          "Cache the data set: memory caches image_folder's decoded images on the host; device stores all images as "
-          "uint8 on the device and draws batches there, including crops and flips; {kind: disk, path: …, size: …} "
-          "keeps what was read from data.storage on a local disk.");
+  describe_files(v, c);
   v.field("transforms", c.transforms, "Transforms applied to each image, in order, as torchvision defines them.");
   v.field("token_bits", c.token_bits,
           "tokens, documents: bits of a token in a file without llm.c's header, 16 or 32; null: 16.", in_range(16, 32));

@@ -1,6 +1,7 @@
 #include "data/data_spec.h"
 
 #include "base/error.h"
+#include "data/stream_order.h"
 #include "data/text/text_dataset.h"
 
 #include <algorithm>
@@ -14,6 +15,16 @@ BatchSchedule DataSpec::schedule() const {
                         .rank = rank,
                         .accumulation = accumulation,
                         .drop_last = drop_last});
+}
+
+Sampler DataSpec::sampler() const {
+  const auto runs = dataset ? dataset->runs() : std::span<const int64_t>();
+  if (!shuffle || runs.empty()) return Sampler(samples(), seed, shuffle);
+  return Sampler(StreamLayout{.runs = {runs.begin(), runs.end()},
+                              .partitions = partitions,
+                              .window = shuffle_window,
+                              .step_samples = ranks * accumulation * batch_size},
+                 seed);
 }
 
 DataIdentity DataSpec::identity() const {
@@ -48,6 +59,8 @@ DataSpec open_data(const DataConfig& data, const ModelNeeds& model, uint64_t see
   spec.transforms = data.transforms;
   spec.batch_size = data.batch_size;
   spec.shuffle = data.shuffle;
+  spec.partitions = data.partitions;
+  spec.shuffle_window = data.shuffle_window;
   spec.drop_last = data.drop_last;
   spec.seed = seed;
   spec.bad_samples = {.substitute = data.on_bad_sample == OnBadSample::substitute, .budget = data.max_bad_samples};

@@ -3,6 +3,7 @@
 
 #include "data/dataset.h"
 #include "data/sample_loader.h"
+#include "data/sampler.h"
 #include "data/schedule.h"
 #include "data/token_counts.h"
 
@@ -30,9 +31,10 @@ struct DataSpec {
   Padding padding = Padding::longest;      ///< of documents
   bool warmup_largest = false;             ///< the first step is preceded by a pass over largest_batch()
   std::vector<TransformConfig> transforms;
-  int64_t batch_size = 32;  ///< samples of a micro-batch on one rank
-  bool shuffle = true;      ///< a new order each epoch; false: index order
-  bool drop_last = true;    ///< skip the samples at an epoch's end that do not fill a step
+  int64_t batch_size = 32;                        ///< samples of a micro-batch on one rank
+  bool shuffle = true;                            ///< a new order each epoch; false: index order
+  int64_t partitions = 8, shuffle_window = 4096;  ///< of an order in runs (stream_order.h)
+  bool drop_last = true;                          ///< skip the samples at an epoch's end that do not fill a step
   int64_t ranks = 1, rank = 0;
   int64_t accumulation = 1;  ///< micro-batches per step
   uint64_t seed = 0;         ///< of order, augmentation and synthetic images
@@ -50,6 +52,7 @@ struct DataSpec {
   const ImageDataset* images() const;
   std::shared_ptr<const TextDataset> text() const;
   BatchSchedule schedule() const;
+  Sampler sampler() const;
   /// Must be unchanged for a run to resume.
   DataIdentity identity() const;
   /// Size of the images that the model receives. Not for text. Throws UserError if images would differ in size.

@@ -42,10 +42,11 @@ std::shared_ptr<const Dataset> opened(const DataConfig& data, const ModelNeeds& 
   if (!is_remote(path) || !files) return open();
   static OpenedOnce<const Dataset> all;
   // The training data is in it because evaluation data must have its classes.
-  return all.get(
-      fmt::format("{} {} {} {} {} {} {}\n{}", word_of(data.dataset), word_of(data.decode), data.token_bits.value_or(0),
-                  model.context, model.vocabulary, files->number(), data.path.value_or(""), path),
-      open);
+  return all.get(fmt::format("{} {} {} {} {} {} {} {} {} {}\n{}", word_of(data.dataset), word_of(data.decode),
+                             data.token_bits.value_or(0), model.context, model.vocabulary, files->number(),
+                             data.memory_limit.count, word_of(data.cache.kind), to_json(data.parquet).dump(),
+                             data.path.value_or(""), path),
+                 open);
 }
 
 ImageFolderOptions folder_options(const DataConfig& data) {
@@ -83,11 +84,18 @@ std::shared_ptr<const TextDataset> open_text(const DataConfig& data, const Model
 /// The kinds that may be in object storage. `training`: whose classes packed evaluation data must have.
 std::shared_ptr<const Dataset> open_storable(const DataConfig& data, const ModelNeeds& model, const std::string& path,
                                              const Dataset* training, std::shared_ptr<DataFiles> files) {
+  const auto* images = dynamic_cast<const ImageDataset*>(training);
+  if (data.dataset == DatasetKind::parquet)
+    return open_parquet(path, {.decode = data.decode,
+                               .columns = data.parquet,
+                               .memory_limit = data.memory_limit.count,
+                               .keep_in_memory = data.cache == CacheKind::memory,
+                               .ahead = data.shuffle_window,
+                               .training = images,
+                               .files = std::move(files)});
   if (data.dataset == DatasetKind::tar) return open_tar(path, data.decode, std::move(files));
   if (is_text(data.dataset)) return open_text(data, model, path, std::move(files));
-  return open_packed(
-      path,
-      {.decode = data.decode, .training = dynamic_cast<const ImageDataset*>(training), .files = std::move(files)});
+  return open_packed(path, {.decode = data.decode, .training = images, .files = std::move(files)});
 }
 
 }  // namespace
@@ -124,8 +132,9 @@ std::shared_ptr<const ImageDataset> open_images(const std::string& path, std::sh
   namespace fs = std::filesystem;
   if (is_remote(path)) {
     if (!files) files = local_data_files();
-    if (files->find(kTarEnding, path).empty()) return open_packed(path, {.files = std::move(files)});
-    return open_tar(path, DecodeKind::exact, std::move(files));
+    if (!files->find(kTarEnding, path).empty()) return open_tar(path, DecodeKind::exact, std::move(files));
+    if (!files->find(kParquetEnding, path).empty()) return open_parquet(path, {.files = std::move(files)});
+    return open_packed(path, {.files = std::move(files)});
   }
   const auto names = fs::is_directory(path) ? names_in_folder(path, ExitCode::data) : std::vector<std::string>{path};
   const auto ends_in = [](std::string_view ending) {
@@ -134,6 +143,7 @@ std::shared_ptr<const ImageDataset> open_images(const std::string& path, std::sh
   const auto has = [&](const auto& fits) { return std::any_of(names.begin(), names.end(), fits); };
   if (has(ends_in(kPackEnding))) return open_packed(path, {});
   if (has(ends_in(kTarEnding))) return open_tar(path, DecodeKind::exact);
+  if (has(ends_in(kParquetEnding))) return open_parquet(path, {});
   if (has(has_cifar10_name)) return read_cifar10(path);
   return open_image_folder(path, {});
 }
@@ -149,6 +159,7 @@ std::shared_ptr<const Dataset> open_training_data(const DataConfig& data, const 
       return open_image_folder(needed_path(data), folder_options(data));
     case DatasetKind::packed:
     case DatasetKind::tar:
+    case DatasetKind::parquet:
     case DatasetKind::tokens:
     case DatasetKind::documents:
       return opened(data, model, needed_path(data), files.get(),
@@ -169,7 +180,8 @@ std::shared_ptr<const Dataset> open_evaluation_data(const DataConfig& data, cons
     return std::filesystem::exists(test) ? read_cifar10_test(test.string()) : nullptr;
   }
   if (!path) return nullptr;
-  if (is_text(data.dataset) || data.dataset == DatasetKind::tar || data.dataset == DatasetKind::packed)
+  if (is_text(data.dataset) || data.dataset == DatasetKind::tar || data.dataset == DatasetKind::packed ||
+      data.dataset == DatasetKind::parquet)
     return opened(data, model, *path, files.get(), [&] { return open_storable(data, model, *path, training, files); });
   if (!reads_files(data.dataset))
     throw UserError(

@@ -42,6 +42,11 @@ class Dataset {
                      LoadScratch& scratch) const = 0;
   /// How many samples ahead write() should be announced by expect(); 0: it need not be, because all files are local.
   virtual int64_t samples_ahead() const { return 0; }
+  /// How many consecutive samples are best read together, such as those of one row group: a random order then keeps
+  /// them close (stream_order.h). Empty: each sample can be read by itself.
+  virtual std::span<const int64_t> runs() const { return {}; }
+  /// Host memory that a run takes while it is read, on average. 0 without runs.
+  virtual int64_t run_bytes() const { return 0; }
   /// Announces that write() will soon be called for this sample, so that its bytes are fetched meanwhile.
   virtual void expect(int64_t /*sample*/) const {}
 };
@@ -100,8 +105,22 @@ std::shared_ptr<const ImageDataset> open_packed(const std::string& path, const P
 std::shared_ptr<const ImageDataset> open_tar(const std::string& path, DecodeKind decode,
                                              std::shared_ptr<DataFiles> files = nullptr);
 
-/// Opens images without a recipe: a *.pack or *.tar file or a folder of them, CIFAR-10's binary files, or a folder for
-/// each class. Throws UserError(data).
+struct ParquetOptions {
+  DecodeKind decode = DecodeKind::exact;
+  ParquetConfig columns = {};               ///< which columns, and which rows
+  int64_t memory_limit = int64_t{4} << 30;  ///< of row groups in memory, in bytes
+  bool keep_in_memory = false;              ///< also when all of their rows were used, as far as the limit allows
+  int64_t ahead = 4096;                     ///< samples to be announced, if the files are remote
+  const ImageDataset* training = nullptr;   ///< the data set whose classes it must have; null: any
+  std::shared_ptr<DataFiles> files = nullptr;
+};
+/// parquet: a file or a folder of *.parquet files, with images in one column and labels in another
+/// (parquet/parquet_file.h). Samples are in the order of rows and of files. Throws UserError(data) for files that are
+/// damaged or have no such columns, and if this build or this machine has no Arrow.
+std::shared_ptr<const ImageDataset> open_parquet(const std::string& path, const ParquetOptions& options);
+
+/// Opens images without a recipe: a *.pack, *.tar or *.parquet file or a folder of them, CIFAR-10's binary files, or a
+/// folder for each class. Throws UserError(data).
 std::shared_ptr<const ImageDataset> open_images(const std::string& path, std::shared_ptr<DataFiles> files = nullptr);
 
 /// Files that need no settings: local ones.

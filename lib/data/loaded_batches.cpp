@@ -16,8 +16,11 @@ Batch describe(const HostBatch& host, at::Tensor input, at::Tensor target) {
 }  // namespace
 
 LoadedBatches::LoadedBatches(std::unique_ptr<Loader> loader, c10::Device device, bool non_blocking,
-                             std::optional<DeviceTransforms> transforms)
-    : loader_(std::move(loader)), device_(with_index(device)), transforms_(std::move(transforms)) {
+                             std::optional<DeviceTransforms> transforms, std::shared_ptr<const DataFiles> files)
+    : loader_(std::move(loader)),
+      files_(std::move(files)),
+      device_(with_index(device)),
+      transforms_(std::move(transforms)) {
   if (non_blocking && !device_.is_cpu()) copy_stream_ = Stream::side(device_);
 }
 
@@ -119,6 +122,7 @@ BatchSourceStats LoadedBatches::take_stats() {
   stats_.thread_starts = loader_->thread_starts();
   stats_.data_wait_ms = loader_->take_wait_ms();
   stats_.work = loader_->take_work();
+  if (files_) stats_.storage = files_->use();
   std::erase_if(timings_, [&](const TimedCopy& copy) {
     if (!copy.done.ready() || (copy.wait && !copy.wait->end.ready())) return false;  // counted later, not waited for
     const double ms = elapsed_ms(copy.begun, copy.done);

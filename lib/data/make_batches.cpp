@@ -1,5 +1,7 @@
 // Creates a batch source from a description of the data.
+#include "base/counted.h"
 #include "base/error.h"
+#include "base/units.h"
 #include "data/batch_source.h"
 #include "data/device_dataset_batches.h"
 #include "data/text/text_dataset.h"
@@ -35,12 +37,31 @@ BufferFormat buffer_format(const DataSpec& data, const LoaderSettings& settings,
 
 namespace {
 
+/// Else every sample would be read with a row group of its own.
+void require_runs_fit(const DataSpec& data, int64_t memory_limit) {
+  const auto runs = data.dataset->runs();
+  if (runs.empty()) return;
+  const int64_t own = data.shuffle ? (data.partitions + data.ranks - 1) / data.ranks : 1,
+                mean = std::max<int64_t>(1, data.samples() / static_cast<int64_t>(runs.size())),
+                window = std::max<int64_t>(1, data.shuffle_window / data.partitions);
+  const int64_t at_once =
+      std::min(data.shuffle ? own * ((window + mean - 1) / mean) : int64_t{1}, static_cast<int64_t>(runs.size()));
+  if (const int64_t bytes = at_once * data.dataset->run_bytes(); bytes > memory_limit)
+    throw UserError(
+        fmt::format("the row groups that are in use at once must fit into data.memory_limit; raise it, lower "
+                    "data.shuffle_window or "
+                    "data.partitions, or write the files with smaller row groups: {} take about {}, the limit is {}",
+                    counted(at_once, "row group"), human_bytes(static_cast<double>(bytes)),
+                    human_bytes(static_cast<double>(memory_limit))));
+}
+
 std::unique_ptr<Loader> loader_of(const DataSpec& data, LoaderSettings settings, const BatchRequest& request) {
+  require_runs_fit(data, settings.memory_limit);
   const BufferFormat format = buffer_format(data, settings, request.format.memory_format);
   settings.pin_memory = settings.pin_memory && cuda_available();
   BadSamplePolicy policy = data.bad_samples;
   policy.one_size = data.device_dataset != nullptr;
-  const Sampler sampler(data.samples(), data.seed, data.shuffle);
+  const Sampler sampler = data.sampler();
   const BatchSchedule schedule = data.schedule();
   auto samples = std::make_shared<SampleLoader>(data.dataset, Pipeline(split(data, settings).host), sampler, data.seed,
                                                 policy, request.refused);
@@ -68,7 +89,7 @@ std::unique_ptr<BatchSource> device_dataset_batches(const DataSpec& data, const 
     if (const auto reason = why_too_large(size, data.samples(), settings.memory_limit, "data.memory_limit"))
       throw UserError(*reason);
   const DeviceDatasetBatches::Order order{.schedule = data.schedule(),
-                                          .sampler = Sampler(data.samples(), data.seed, data.shuffle),
+                                          .sampler = data.sampler(),
                                           .keys = SampleKeys(data.seed),
                                           .first_step = request.steps.first};
   DeviceTransforms transforms(split(data, settings), size, data.seed, device, request.format);
@@ -95,7 +116,8 @@ std::unique_ptr<BatchSource> make_batches(const DataSpec& data, const LoaderSett
     transforms.emplace(split(data, settings), loader->format().size, data.seed, with_index(request.device),
                        request.format);
   return std::make_unique<LoadedBatches>(std::move(loader), request.device,
-                                         settings.non_blocking && settings.pin_memory, std::move(transforms));
+                                         settings.non_blocking && settings.pin_memory, std::move(transforms),
+                                         data.files);
 }
 
 }  // namespace trainopt

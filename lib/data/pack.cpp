@@ -5,6 +5,8 @@
 #include "base/mapped_file.h"
 #include "data/image/png.h"
 #include "data/packed/packed_writer.h"
+#include "data/parquet/parquet_file.h"
+#include "data/parquet/parquet_writer.h"
 #include "data/shards.h"
 #include "data/tar/tar_index.h"
 #include "data/tar/tar_writer.h"
@@ -16,6 +18,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <limits>
+#include <memory>
 #include <mutex>
 
 namespace trainopt {
@@ -62,7 +66,7 @@ class Source {
     about.shards = static_cast<uint32_t>(options_.shards);
     return about;
   }
-  /// The same for a tar file.
+  /// The same for a tar or Parquet file.
   std::string comment(int64_t shard) const {
     return fmt::format("trainopt {} shard {} of {}", hex(hash_), shard, options_.shards);
   }
@@ -83,7 +87,7 @@ class Source {
     bytes.resize(static_cast<size_t>(size_->height * size_->width * 3));
     dataset_.load(sample, /*key=*/0, pipeline_, {PixelFormat::u8_hwc, bytes.data(), size_->height, size_->width},
                   scratch);
-    if (options_.format == PackFormat::tar)
+    if (options_.format != PackFormat::packed)
       bytes = encode_png({bytes.data(), size_->height, size_->width, size_->width * 3});
   }
 
@@ -156,6 +160,50 @@ bool is_tar(const Source& source, const Part& part) {
   return index.comment == source.comment(part.shard) && static_cast<int64_t>(index.samples.size()) == part.images();
 }
 
+bool is_parquet(const Source& source, const Part& part) {
+  const ParquetFile file(open_local_file(part.path), ParquetConfig{.image = "image", .label = "label", .filter = {}},
+                         std::numeric_limits<int64_t>::max());
+  int64_t images = 0;
+  for (const auto& group : file.groups()) images += group.rows;
+  return file.layout().comment == source.comment(part.shard) && images == part.images();
+}
+
+bool is_of_packing(const Source& source, const Part& part) {
+  switch (source.options().format) {
+    case PackFormat::packed:
+      return is_packed(source, part);
+    case PackFormat::tar:
+      return is_tar(source, part);
+    case PackFormat::parquet:
+      return is_parquet(source, part);
+  }
+  return false;
+}
+
+std::unique_ptr<ShardWriter> writer_of(const Source& source, const Part& part, File& file) {
+  switch (source.options().format) {
+    case PackFormat::packed:
+      return std::make_unique<PackedWriter>(file, source.trailer(part.shard));
+    case PackFormat::tar:
+      return std::make_unique<TarWriter>(file, source.comment(part.shard));
+    case PackFormat::parquet:
+      return std::make_unique<ParquetShardWriter>(file, source.comment(part.shard));
+  }
+  return nullptr;
+}
+
+std::string_view ending_of(PackFormat format) {
+  switch (format) {
+    case PackFormat::packed:
+      return kPackEnding;
+    case PackFormat::tar:
+      return kTarEnding;
+    case PackFormat::parquet:
+      return kParquetEnding;
+  }
+  return {};
+}
+
 /// Whether an earlier call completed this part. Throws UserError(data) if anything else is in its place.
 bool is_there(const Source& source, const Part& part) {
   if (!fs::exists(fs::symlink_status(part.path))) return false;
@@ -164,7 +212,7 @@ bool is_there(const Source& source, const Part& part) {
                      ExitCode::data);
   };
   try {
-    if (source.options().format == PackFormat::tar ? is_tar(source, part) : is_packed(source, part)) return true;
+    if (is_of_packing(source, part)) return true;
   } catch (const UserError& error) {
     throw refusal(fmt::format("a file is there that is not of this packing ({})", error.what()));
   }
@@ -191,11 +239,7 @@ void write(const Source& source, const Part& part, const std::function<void(int6
   uint64_t checksum = 0;
   remove_leftovers(part.path);
   replace_file(part.path, [&](File& file) {
-    std::unique_ptr<ShardWriter> writer;
-    if (source.options().format == PackFormat::tar)
-      writer = std::make_unique<TarWriter>(file, source.comment(part.shard));
-    else
-      writer = std::make_unique<PackedWriter>(file, source.trailer(part.shard));
+    const auto writer = writer_of(source, part, file);
     for (int64_t begin = part.begin; begin < part.end; begin += at_once) {
       const int64_t end = std::min(part.end, begin + at_once);
       load_all(source, begin, end, loaded);
@@ -221,7 +265,7 @@ PackProgress pack(const ImageDataset& dataset, const fs::path& out, const PackOp
         fmt::format("there are more files (--shards) than images: {} and {}", options.shards, dataset.size()));
   if (options.shards > 1) create_folders(out);
   const Source source(dataset, options);
-  const std::string_view ending = options.format == PackFormat::tar ? kTarEnding : kPackEnding;
+  const std::string_view ending = ending_of(options.format);
   PackProgress progress{.of = dataset.size()};
   const auto count = [&](int64_t images) {
     progress.images += images;

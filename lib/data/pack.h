@@ -9,7 +9,7 @@
 
 namespace trainopt {
 
-enum class PackFormat { packed, tar };
+enum class PackFormat { packed, tar, parquet };
 
 struct PackOptions {
   PackFormat format = PackFormat::packed;
@@ -28,9 +28,9 @@ struct PackProgress {
 /// Writes `dataset` to the file `out`, or with several shards to `out`/00000-of-00064.pack and so on, each of which is
 /// complete or absent, whatever happens. Shards that an earlier call with the same source and options completed are
 /// kept. JPEG and PNG files are stored as they are, unless they are to be resized. Other images are stored as pixels,
-/// in tar files as PNG. Every file is read back and compared with what was written. `report` is called after each few
-/// hundred images. Throws UserError(data) for an image that cannot be used, and for a file at the same place that is
-/// not of this packing; UserError(storage) if writing fails.
+/// in tar and Parquet files as PNG. Every file is read back and compared with what was written. `report` is called
+/// after each few hundred images. Throws UserError(data) for an image that cannot be used, and for a file at the same
+/// place that is not of this packing; UserError(storage) if writing fails.
 PackProgress pack(const ImageDataset& dataset, const std::filesystem::path& out, const PackOptions& options,
                   const std::function<void(const PackProgress&)>& report);
 

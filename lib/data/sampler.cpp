@@ -2,9 +2,11 @@
 
 #include "base/error.h"
 #include "base/philox.h"
+#include "data/stream_order.h"
 
 #include <algorithm>
 #include <bit>
+#include <mutex>
 
 namespace trainopt {
 namespace {
@@ -43,9 +45,37 @@ Sampler::Sampler(int64_t size, uint64_t seed, bool shuffle)
   TRAINOPT_CHECK(size >= 1);
 }
 
+/// Threads that load the same epoch share its order.
+struct Sampler::Streams {
+  StreamLayout layout;
+  std::mutex mutex;
+  int64_t epoch = -1;  ///< of `last`
+  std::shared_ptr<const StreamOrder> last;
+
+  std::shared_ptr<const StreamOrder> order(int64_t wanted, uint64_t key) {
+    const std::lock_guard lock(mutex);
+    if (epoch != wanted) last = std::make_shared<const StreamOrder>(layout, key), epoch = wanted;
+    return last;
+  }
+};
+
+Sampler::Sampler(const StreamLayout& layout, uint64_t seed) : Sampler(layout.samples(), seed, true) {
+  streams_ = std::make_shared<Streams>();
+  streams_->layout = layout;
+}
+
+int64_t EpochOrder::operator()(int64_t position) const {
+  if (stream_) return (*stream_)(position);
+  return permutation_ ? (*permutation_)(position) : position;
+}
+
 EpochOrder Sampler::order(int64_t epoch) const {
   EpochOrder order;
-  if (shuffle_) order.permutation_.emplace(size_, mix_key(seed_, static_cast<uint64_t>(epoch)));
+  const uint64_t key = mix_key(seed_, static_cast<uint64_t>(epoch));
+  if (streams_)
+    order.stream_ = streams_->order(epoch, key);
+  else if (shuffle_)
+    order.permutation_.emplace(size_, key);
   return order;
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -26,19 +27,26 @@ class KeyedPermutation {
   std::vector<Round> rounds_;
 };
 
+class StreamOrder;
+struct StreamLayout;
+
 /// One epoch's order.
 class EpochOrder {
  public:
-  int64_t operator()(int64_t position) const { return permutation_ ? (*permutation_)(position) : position; }
+  int64_t operator()(int64_t position) const;
 
  private:
   friend class Sampler;
-  std::optional<KeyedPermutation> permutation_;  // none: index order
+  std::optional<KeyedPermutation> permutation_;
+  std::shared_ptr<const StreamOrder> stream_;
+  // neither: index order
 };
 
 class Sampler {
  public:
   Sampler(int64_t size, uint64_t seed, bool shuffle);
+  /// Random, but close together (stream_order.h).
+  Sampler(const StreamLayout& layout, uint64_t seed);
 
   /// The order of one epoch, for looking up many positions.
   EpochOrder order(int64_t epoch) const;
@@ -46,9 +54,12 @@ class Sampler {
   int64_t size() const { return size_; }
 
  private:
+  struct Streams;
+
   int64_t size_;
   uint64_t seed_;
   bool shuffle_;
+  std::shared_ptr<Streams> streams_;
 };
 
 }  // namespace trainopt

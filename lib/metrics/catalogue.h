@@ -34,6 +34,8 @@ enum class Metric : size_t {
   all_gather_mib,
   broadcast_mib,
   send_mib,
+  storage_mib,
+  cache_hit_pct,
   parameters_mib,
   gradients_mib,
   optimizer_mib,
@@ -121,6 +123,12 @@ inline constexpr std::array<MetricInfo, kMetricCount> kCatalogue{{
      "The same for broadcasts."},
     {Metric::send_mib, "send_mib", "communication", "MiB", Aggregate::mean, NumberForm::real,
      "Data that this rank sent to another one: activations and their gradients between the stages of a pipeline."},
+    {Metric::storage_mib, "storage_mib", "storage", "MiB", Aggregate::sum, NumberForm::real,
+     "Data that this rank received from object storage during the step, most of it for later steps; null if all files "
+     "are local."},
+    {Metric::cache_hit_pct, "cache_hit_pct", "storage", "%", Aggregate::mean, NumberForm::real,
+     "Share of the bytes of remote files read during the step that the cache on disk had; null without one, or if none "
+     "were read."},
     {Metric::parameters_mib, "parameters_mib", "memory", "MiB", Aggregate::max, NumberForm::real,
      "Parameters that this rank holds between steps."},
     {Metric::gradients_mib, "gradients_mib", "memory", "MiB", Aggregate::max, NumberForm::real,

@@ -20,7 +20,9 @@ void check_order(const std::vector<TransformConfig>& transforms, const std::stri
 }
 
 /// Whether the data set may be one file, as well as a folder.
-bool has_one_file(DatasetKind kind) { return is_text(kind) || kind == DatasetKind::packed || kind == DatasetKind::tar; }
+bool has_one_file(DatasetKind kind) {
+  return is_text(kind) || kind == DatasetKind::packed || kind == DatasetKind::tar || kind == DatasetKind::parquet;
+}
 
 /// What the data set reads, and what the model can be evaluated on.
 void check_files(const Recipe& recipe, const Keys& changed, Problems& problems) {
@@ -66,9 +68,12 @@ void check_images(const Recipe& recipe, const Keys& changed, Problems& problems)
   if (data.dataset != DatasetKind::image_folder) {
     if (data.decode != DecodeKind::exact && !decodes_files(data.dataset))
       problems.push_back(
-          {"data.decode", fmt::format("only image_folder, packed and tar decode files; remove this key for {}", name)});
-    if (data.cache == CacheKind::memory)
-      problems.push_back({"data.cache", fmt::format("memory is only for image_folder; {} {}; remove this key", name,
+          {"data.decode",
+           fmt::format("only image_folder, packed, tar and parquet decode files; remove this key for {}", name)});
+    if (data.cache == CacheKind::memory && data.dataset != DatasetKind::parquet)
+      problems.push_back({"data.cache", fmt::format("memory is only for image_folder and parquet; {} {}; remove this "
+                                                    "key",
+                                                    name,
                                                     decodes_files(data.dataset)
                                                         ? "is read through the system's cache, which keeps it in memory"
                                                         : "is in memory anyway")});
@@ -108,6 +113,27 @@ void check_text_keys(const DataConfig& data, Problems& problems) {
                         "data.padding other than max"});
 }
 
+/// Keys of Parquet files, also for other data, which has no use for them.
+void check_parquet(const DataConfig& data, const Keys& changed, Problems& problems) {
+  const ParquetFilter& filter = data.parquet.filter;
+  if (data.dataset != DatasetKind::parquet) {
+    for (const std::string& key : changed)
+      if (key.starts_with("data.parquet.") || key == "data.partitions" || key == "data.shuffle_window")
+        problems.push_back({key, "only parquet uses this; remove this key"});
+    return;
+  }
+  if (!filter.column && (filter.min || filter.max))
+    problems.push_back({"data.parquet.filter", "needs a column whose values are to be within the limits"});
+  if (filter.column && !filter.min && !filter.max)
+    problems.push_back({"data.parquet.filter", "needs min, max or both"});
+  if (filter.min && filter.max && *filter.min > *filter.max)
+    problems.push_back(
+        {"data.parquet.filter", fmt::format("min must not be above max: {} and {}", *filter.min, *filter.max)});
+  if (!data.shuffle)
+    for (const char* key : {"data.partitions", "data.shuffle_window"})
+      if (changed.contains(key)) problems.push_back({key, "needs data.shuffle: true"});
+}
+
 /// Keys of object storage, for data that is in local files only.
 void check_storage(const Recipe& recipe, const Keys& changed, Problems& problems) {
   const auto is_there = [](const std::optional<std::string>& path) { return path && is_remote(*path); };
@@ -140,6 +166,7 @@ void check_data(const Recipe& recipe, const Keys& changed, Problems& problems) {
   else
     check_images(recipe, changed, problems);
   check_text_keys(data, problems);
+  check_parquet(data, changed, problems);
   check_storage(recipe, changed, problems);
   if (data.non_blocking && !data.pin_memory) problems.push_back({"data.non_blocking", "needs data.pin_memory: true"});
 }

@@ -65,7 +65,8 @@ void advise_changes(const RunFolder& run, std::vector<Advice>& all) {
 void advise_looks(const RunFolder& run, std::vector<Advice>& all) {
   const std::string limit = value_text(at(run.summary, "limit.name"));
   const std::string evidence = value_text(at(run.summary, "limit.text"));
-  if (limit == "loader") all.push_back({"Measure the loader alone", evidence, command(run, "data bench", "")});
+  if (limit == "loader" || limit == "storage")
+    all.push_back({"Measure the loader alone", evidence, command(run, "data bench", "")});
   if (limit == "launches") all.push_back({"Profile a few steps", evidence, command(run, "profile", "")});
 }
 

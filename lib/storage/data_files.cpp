@@ -79,6 +79,40 @@ std::optional<double> StorageUse::hit_pct() const {
   return all > 0 ? std::optional(100 * static_cast<double>(hit_bytes) / static_cast<double>(all)) : std::nullopt;
 }
 
+namespace {
+
+constexpr int64_t kEnoughReads = 50;
+
+/// Little's law: throughput is the requests under way divided by the time of each. Answers that take much longer than
+/// the fastest ones wait for each other.
+bool all_under_way(const StorageUse& use) {
+  return use.speed.under_way() >= 0.7 * static_cast<double>(use.concurrency);
+}
+bool is_full(const StorageUse& use) { return use.speed.median_ms > 2 * use.speed.fast_ms; }
+
+}  // namespace
+
+double StorageUse::mib_per_s() const { return speed.active_s > 0 ? mib(fetched_bytes) / speed.active_s : 0; }
+
+bool StorageUse::more_concurrency_helps() const {
+  return speed.reads >= kEnoughReads && all_under_way(*this) && !is_full(*this);
+}
+
+std::string StorageUse::speed_text() const {
+  if (speed.reads == 0) return "";
+  const std::string text =
+      fmt::format("{:.1f} MiB/s, answers in {:.3g} ms, 99 % of them within {:.3g} ms; {:.1f} of {} requests under way",
+                  mib_per_s(), speed.median_ms, speed.slow_ms, speed.under_way(), concurrency);
+  if (speed.reads < kEnoughReads) return text;
+  if (!all_under_way(*this)) return text + ", so more concurrency gives nothing";
+  if (is_full(*this))
+    return text + fmt::format(
+                      ": answers take {:.1f} times as long as the fastest, so the link or the server is full, "
+                      "and more concurrency gives nothing",
+                      speed.median_ms / speed.fast_ms);
+  return text + ": answers take no longer than the fastest, so twice data.storage.concurrency may give twice as much";
+}
+
 std::string StorageUse::text() const {
   std::string text =
       fmt::format("{} fetched in {}", human_bytes(static_cast<double>(fetched_bytes)), counted(requests, "request"));
@@ -93,7 +127,11 @@ Json to_json(const StorageUse& use) {
           {"requests", use.requests},
           {"retries", use.retries},
           {"cache_hit_pct", use.hit_pct() ? Json(*use.hit_pct()) : Json()},
-          {"cache_damaged_blocks", use.damaged}};
+          {"cache_damaged_blocks", use.damaged},
+          {"mib_per_s", use.mib_per_s()},
+          {"answer_ms", {{"p5", use.speed.fast_ms}, {"p50", use.speed.median_ms}, {"p99", use.speed.slow_ms}}},
+          {"requests_under_way", use.speed.under_way()},
+          {"concurrency", use.concurrency}};
 }
 
 bool is_remote(std::string_view path) { return path.starts_with(kRemoteScheme); }
@@ -160,7 +198,9 @@ std::optional<StorageUse> DataFiles::use() const {
   if (!store_) return {};
   StorageUse use{.fetched_bytes = store_->counters().bytes,
                  .requests = store_->counters().requests,
-                 .retries = store_->counters().retries};
+                 .retries = store_->counters().retries,
+                 .concurrency = config_.concurrency,
+                 .speed = store_->counters().reads.speed()};
   if (cache_) {
     use.hit_bytes = cache_->counters().hit_bytes;
     use.missed_bytes = cache_->counters().missed_bytes;

@@ -5,6 +5,7 @@
 #include "storage/config.h"
 #include "storage/data_file.h"
 #include "storage/disk_cache.h"
+#include "storage/read_times.h"
 #include "storage/s3/credentials.h"
 
 #include <cstdint>
@@ -28,11 +29,20 @@ struct StorageUse {
   int64_t requests = 0, retries = 0;
   int64_t hit_bytes = 0, missed_bytes = 0;  ///< of the disk cache
   int64_t damaged = 0;                      ///< blocks of the disk cache that were fetched again
+  int64_t concurrency = 0;                  ///< data.storage.concurrency
+  ReadSpeed speed;
 
   /// Of the bytes that were asked of the disk cache; null without one.
   std::optional<double> hit_pct() const;
+  /// Of the bytes fetched, while at least one read was under way.
+  double mib_per_s() const;
+  /// Whether twice the concurrency promises more: all requests are under way, and answers take no longer than when few
+  /// are. False if too few reads were made to say so.
+  bool more_concurrency_helps() const;
   /// "12.3 MiB fetched in 40 requests, 2 of them repeated; 75.0 % of the bytes were in the cache".
   std::string text() const;
+  /// "23.8 MiB/s, answers in 41 ms, 99 % of them within 160 ms; 31.8 of 32 requests under way: …"; empty without reads.
+  std::string speed_text() const;
 };
 Json to_json(const StorageUse& use);
 

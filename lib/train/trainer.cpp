@@ -174,6 +174,15 @@ at::Tensor Trainer::update_step() {
   return norm;
 }
 
+void Trainer::add_storage(const std::optional<StorageUse>& now, PendingRecord& record) {
+  if (!now) return;
+  const StorageUse before = std::exchange(storage_, *now);
+  record.set(Metric::storage_mib, mib(now->fetched_bytes - before.fetched_bytes));
+  const int64_t hit = now->hit_bytes - before.hit_bytes, missed = now->missed_bytes - before.missed_bytes;
+  if (hit + missed > 0)
+    record.set(Metric::cache_hit_pct, 100 * static_cast<double>(hit) / static_cast<double>(hit + missed));
+}
+
 void Trainer::after_step(PendingRecord record, ObservedStep* observed) {
   std::optional<TraceRange> range(std::in_place, "record");
   const auto stats = batches_->take_stats();
@@ -187,6 +196,7 @@ void Trainer::after_step(PendingRecord record, ObservedStep* observed) {
   if (stats.work) (outcome_.loading ? *outcome_.loading : outcome_.loading.emplace()) += *stats.work;
   record.set(Metric::data_wait_ms, stats.data_wait_ms);
   if (stats.copy_ms) record.set(Metric::copy_ms, *stats.copy_ms);
+  add_storage(stats.storage, record);
   if (grad_norm_.defined()) record.add(Metric::grad_norm, grad_norm_);
   if (const auto scale = precision_->loss_scale(); scale.defined()) record.add(Metric::loss_scale, scale);
   if (guard_->flag().defined()) record.add(Metric::nonfinite, guard_->flag());

@@ -129,6 +129,7 @@ class Trainer {
   void compare_replicas();
   void agree();
   void add_memory_and_traffic(PendingRecord& record);
+  void add_storage(const std::optional<StorageUse>& now, PendingRecord& record);
 
   // trainer_evaluation.cpp
   bool evaluation_due() const;
@@ -193,6 +194,7 @@ class Trainer {
   Clock::time_point started_, boundary_;  ///< start of training; start of the next step
   double wall_s_before_ = 0;              ///< training time before a resume
   int64_t gradient_bytes_ = 0;            ///< at the last update
+  StorageUse storage_;                    ///< until the last step
   int64_t process_steps_ = 0;             ///< taken by this process
   bool paused_ = false;
   const char* stage_ = "";  ///< "forward and backward"

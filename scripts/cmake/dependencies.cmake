@@ -31,6 +31,21 @@ endif()
 list(PREPEND CMAKE_PREFIX_PATH ${TRAINOPT_SITE_PACKAGES}/torch/share/cmake)
 find_package(Torch 2.11 REQUIRED)
 
+# TRAINOPT_ARROW is the folder of the Python package pyarrow: Arrow's headers and libraries. Without it, the program
+# reads no Parquet files.
+if(NOT TRAINOPT_ARROW AND DEFINED ENV{TRAINOPT_ARROW})
+  set(TRAINOPT_ARROW $ENV{TRAINOPT_ARROW})
+endif()
+set(TRAINOPT_ARROW "${TRAINOPT_ARROW}" CACHE PATH "folder of pyarrow; empty: no Parquet")
+if(TRAINOPT_ARROW)
+  file(GLOB TRAINOPT_ARROW_LIBRARIES ${TRAINOPT_ARROW}/libparquet.so.* ${TRAINOPT_ARROW}/libarrow.so.*)
+  list(LENGTH TRAINOPT_ARROW_LIBRARIES arrow_libraries)
+  if(NOT arrow_libraries EQUAL 2)
+    message(FATAL_ERROR "TRAINOPT_ARROW must be the folder of pyarrow, with libarrow.so.* and libparquet.so.*: "
+      "${TRAINOPT_ARROW}")
+  endif()
+endif()
+
 find_package(Threads REQUIRED)
 find_package(OpenMP REQUIRED COMPONENTS CXX)
 find_package(fmt REQUIRED)

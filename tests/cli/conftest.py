@@ -128,10 +128,10 @@ class Program:
             "XDG_CACHE_HOME": str(self.folder / ".cache"),
         }
 
-    def __call__(self, *arguments, timeout=300, env=None, before=None):
+    def __call__(self, *arguments, timeout=300, env=None, before=None, program=PROGRAM):
         """`before` runs in the new process before the program starts."""
         done = subprocess.run(
-            [PROGRAM, *map(str, arguments)],
+            [program, *map(str, arguments)],
             cwd=self.folder,
             stdin=subprocess.DEVNULL,
             capture_output=True,

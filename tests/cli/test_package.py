@@ -10,6 +10,7 @@ import sys
 import zipfile
 from pathlib import Path
 
+import pyarrow
 import pytest
 
 from conftest import CHECKOUT, PROGRAM
@@ -45,6 +46,7 @@ def stand_in(folder):
         ("app/starter/starter", STARTER),
         ("tests/gpu/test_gpu", BUILD / "tests/gpu/test_gpu"),
         ("scripts/bench/kernel_bandwidth", kernels if kernels.exists() else PROGRAM),
+        ("lib/libtrainopt_parquet.so", BUILD / "lib/libtrainopt_parquet.so"),
     ):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).symlink_to(program)
@@ -113,17 +115,33 @@ def test_the_wheel_carries_what_torch_and_linux_lack(unpacked):
 
 
 def test_programs_are_stripped_and_know_no_path_of_the_build_machine(unpacked):
-    programs = [*unpacked.glob("trainopt/libexec/*"), *unpacked.glob("trainopt.libs/*")]
+    programs = [*unpacked.glob("trainopt/lib*/*"), *unpacked.glob("trainopt.libs/*")]
+    assert unpacked / "trainopt/lib/libtrainopt_parquet.so" in programs
     assert len(programs) > 6
     for program in programs:
         dynamic = called("readelf", "-d", program).stdout
         for path in re.findall(r"\((?:RPATH|RUNPATH)\).*\[(.*)\]", dynamic):
             assert all(part.startswith("$ORIGIN") for part in path.split(":")), (program, path)
-        if program.parent.name == "libexec":
+        if program.parent.parent.name == "trainopt":
             sections = called("readelf", "-S", program).stdout
             assert ".debug_info" not in sections and ".symtab" not in sections, program
     for starter in unpacked.glob("trainopt/bin/*"):  # static, so that its messages appear on every Linux
         assert "no dynamic section" in called("readelf", "-d", starter).stdout, starter
+
+
+def test_it_reads_parquet_with_pyarrow_beside_it(unpacked, digits, tmp_path):
+    folder = torch_beside(tmp_path / "packages")
+    shutil.copytree(unpacked, folder, dirs_exist_ok=True)
+    program, source = folder / "trainopt/bin/trainopt", digits / "data/digits/image_folder/train/0"
+    shutil.copytree(source, tmp_path / "images/0")
+    pack = (program, "data", "pack", tmp_path / "images", tmp_path / "images.parquet")
+    refused = called(*pack)
+    assert refused.returncode == 3 and "pip install pyarrow" in refused.stderr, refused
+    (folder / "pyarrow").symlink_to(Path(pyarrow.__file__).parent)
+    done = called(*pack)
+    assert done.returncode == 0, done
+    shown = called(program, "data", "show", tmp_path / "images.parquet")
+    assert shown.returncode == 0 and "image.bytes (BYTE_ARRAY)" in shown.stdout, shown
 
 
 def test_pip_installs_it_for_another_python(wheel, tmp_path):

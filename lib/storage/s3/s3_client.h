@@ -2,6 +2,7 @@
 #pragma once
 
 #include "storage/http.h"
+#include "storage/read_times.h"
 #include "storage/s3/credentials.h"
 #include "storage/s3/xml.h"
 
@@ -40,6 +41,7 @@ struct S3Object {
 
 struct S3Counters {
   std::atomic<int64_t> requests{0}, retries{0}, bytes{0};
+  ReadTimes reads;  ///< with their retries
 };
 
 /// Waits that long; false if it was told to stop meanwhile.

@@ -51,6 +51,28 @@ TEST_CASE("waiting for data is the limit above the noise, and not below it") {
   CHECK(find_limit(times).name == "compute");
 }
 
+TEST_CASE("waiting for bytes from object storage is named, with what more concurrency would give") {
+  RunTimes times = waiting(60);
+  times.loader_threads = 2;
+  times.loader = LoaderShares{.read_pct = 90, .decode_pct = 8, .transform_pct = 2, .sample_us = 500};
+  CHECK(find_limit(times).name == "loader");
+  times.storage = StorageUse{.fetched_bytes = int64_t{100} << 20, .requests = 900, .concurrency = 32};
+  CHECK(find_limit(times).name == "loader");  // nothing was read from afar
+  times.storage->speed = {
+      .reads = 900, .active_s = 10, .reading_s = 310, .fast_ms = 20, .median_ms = 22, .slow_ms = 90};
+  const Limit limit = find_limit(times);
+  CHECK(limit.name == "storage");
+  CHECK(limit.text.find("10.0 MiB/s, answers in 22 ms, 99 % of them within 90 ms; 31.0 of 32") != std::string::npos);
+  CHECK(limit.text.find("twice data.storage.concurrency") != std::string::npos);
+  times.storage->speed.median_ms = 80;
+  CHECK(find_limit(times).text.find("4.0 times as long as the fastest") != std::string::npos);
+  times.storage->speed.reading_s = 50;
+  CHECK(find_limit(times).text.find("5.0 of 32 requests under way, so more") != std::string::npos);
+  times.loader->read_pct = 20;
+  times.loader->decode_pct = 78;
+  CHECK(find_limit(times).name == "loader");
+}
+
 TEST_CASE("what comes between steps is a share of all time") {
   RunTimes times = steady();  // 10 s
   times.evaluation_s = 10;

@@ -32,6 +32,8 @@ TEST_CASE("the record has the documented names in the documented order") {
                                             "all_gather_mib",
                                             "broadcast_mib",
                                             "send_mib",
+                                            "storage_mib",
+                                            "cache_hit_pct",
                                             "parameters_mib",
                                             "gradients_mib",
                                             "optimizer_mib",

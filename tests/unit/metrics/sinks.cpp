@@ -48,14 +48,14 @@ TEST_CASE("a row has this exact JSON and CSV line") {
       "\"forward_ms\":null,\"backward_ms\":null,\"update_ms\":null,\"samples_per_s\":null,"
       "\"tokens_per_s\":null,\"mfu_pct\":null,\"comm_exposed_ms\":null,"
       "\"all_reduce_mib\":null,\"reduce_scatter_mib\":null,\"all_gather_mib\":null,\"broadcast_mib\":null,"
-      "\"send_mib\":null,"
+      "\"send_mib\":null,\"storage_mib\":null,\"cache_hit_pct\":null,"
       "\"parameters_mib\":null,\"gradients_mib\":null,\"optimizer_mib\":null,\"gpu_util_pct\":null,"
       "\"gpu_sm_util_pct\":null,\"gpu_tensor_util_pct\":null,\"gpu_memory_used_mib\":null,"
       "\"memory_allocated_mib\":null,\"memory_reserved_mib\":null,\"memory_active_mib\":null,\"memory_peak_pct\":null,"
       "\"alloc_retries\":null,\"device_allocs\":null,\"device_frees\":null,\"gpu_power_w\":null,"
       "\"gpu_sm_clock_mhz\":null,\"gpu_throttle\":36,\"cpu_util_pct\":null,"
       "\"other_cpu_pct\":null,\"process_rss_mib\":null,\"energy_j\":null}\n");
-  CHECK(csv_line(row) == "12,0.0384,384,2.30119991,0.001,,,,25.75,0,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,36,,,,\n");
+  CHECK(csv_line(row) == "12,0.0384,384,2.30119991,0.001,,,,25.75,0,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,36,,,,\n");
 }
 
 TEST_CASE("the CSV header lists the catalogue's names") {

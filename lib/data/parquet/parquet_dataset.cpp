@@ -1,0 +1,239 @@
+// The data set of Parquet files.
+#include "base/checksum.h"
+#include "base/counted.h"
+#include "base/error.h"
+#include "data/dataset.h"
+#include "data/image/decode.h"
+#include "data/parquet/held_groups.h"
+#include "data/parquet/parquet_file.h"
+#include "data/shards.h"
+
+#include <algorithm>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+namespace trainopt {
+namespace {
+
+/// A row group, or those of its rows that the filter leaves.
+struct GroupRows {
+  const ParquetFile* file;
+  int64_t group;                             ///< in the file
+  int64_t first;                             ///< sample
+  std::optional<std::vector<int32_t>> kept;  ///< null: all
+
+  int64_t row(int64_t index) const { return kept ? (*kept)[static_cast<size_t>(index)] : index; }
+};
+
+class Parquet : public ImageDataset {
+ public:
+  Parquet(const std::string& path, const ParquetOptions& options)
+      : decode_(options.decode == DecodeKind::scaled ? DecodeSize::reduced : DecodeSize::full),
+        ahead_(options.ahead),
+        columns_(options.columns),
+        held_(options.memory_limit, options.keep_in_memory) {
+    const auto storage = options.files ? options.files : local_data_files();
+    for (const auto& name : storage->ending_in(kParquetEnding, path))
+      files_.push_back(std::make_unique<ParquetFile>(storage->open(name), options.columns, options.memory_limit));
+    for (const auto& file : files_) {
+      require_same_columns(*file);
+      add_groups(*file);
+    }
+    if (size_ == 0) throw UserError(fmt::format("there are no rows{}: {}", why_none(), path), ExitCode::data);
+    classes_ = find_classes();
+    if (options.training && options.training->class_names() != class_names())
+      throw UserError(
+          fmt::format("the evaluation data's classes must be those of the training data, in the same order: {}", path),
+          ExitCode::data);
+    if (first().has_pixels()) {
+      uniform_ = group_of(0).size;
+      if (options.decode == DecodeKind::scaled)
+        throw UserError(fmt::format(
+            "data.decode: scaled has no effect on pixels in lists, which are not decoded; remove it: {}", path));
+    }
+  }
+
+  int64_t size() const override { return size_; }
+  int64_t num_classes() const override { return classes_; }
+  const std::vector<std::string>& class_names() const override { return first().class_names(); }
+  std::optional<ImageSize> uniform_size() const override { return uniform_; }
+  std::string name_of(int64_t sample) const override {
+    const auto [group, row] = find(sample);
+    return fmt::format("{}, row group {}, row {}", group->file->name(), group->group, row);
+  }
+  int64_t label(int64_t sample) const override {
+    const auto [group, row] = find(sample);
+    const auto number = static_cast<size_t>(group - groups_.data());
+    const std::lock_guard lock(labels_mutex_);
+    if (labels_[number].empty()) {
+      const auto labels = labels_of(*group);
+      labels_[number] = {labels.begin(), labels.end()};
+    }
+    const int64_t found = labels_[number][static_cast<size_t>(row)];
+    if (found < 0)
+      throw UserError(fmt::format("the label is missing or negative: {}", name_of(sample)), ExitCode::data);
+    return found;
+  }
+  ImageSize size_of(int64_t sample, LoadScratch& scratch) const override {
+    if (uniform_) return *uniform_;
+    decode_image(file_of(sample, scratch), scratch.image.decoded);
+    return scratch.image.decoded.size();
+  }
+  std::span<const uint8_t> file_of(int64_t sample, LoadScratch& scratch) const override {
+    if (uniform_) return {};
+    const auto [data, row] = used(sample, scratch);
+    const auto image = data->image(row);
+    if (image.empty()) throw BadSample("the image is missing");
+    scratch.file.assign(image.begin(), image.end());
+    return scratch.file;
+  }
+  void load(int64_t sample, uint64_t key, const Pipeline& pipeline, const Destination& destination,
+            LoadScratch& scratch) const override {
+    const auto [data, row] = used(sample, scratch);
+    const auto image = data->image(row);
+    if (data->labels[static_cast<size_t>(row)] < 0) throw BadSample("the label is missing or negative");
+    if (image.empty()) throw BadSample("the image is missing");
+    if (!data->size) return pipeline.run_encoded(image, decode_, key, destination, scratch.image);
+    if (data->size != uniform_) throw SizeMismatch("the lists of pixels differ in length between row groups");
+    pipeline.run({image.data(), data->size->height, data->size->width, data->size->width * 3}, key, destination,
+                 scratch.image);
+  }
+  std::span<const int64_t> runs() const override { return runs_; }
+  int64_t run_bytes() const override {
+    int64_t bytes = 0;
+    for (const auto& each : groups_) bytes += each.file->images(each.group).decoded_bytes;
+    return bytes / static_cast<int64_t>(groups_.size());
+  }
+  int64_t samples_ahead() const override { return first().reads_ahead() > 0 ? ahead_ : 0; }
+  void expect(int64_t sample) const override {
+    const GroupRows& group = *find(sample).first;
+    if (!held_.has(&group - groups_.data())) group.file->expect(group.group);
+  }
+  DataIdentity identity() const override {
+    Checksum all;
+    for (const auto& each : groups_) {
+      const ParquetChunk &images = each.file->images(each.group), &labels = each.file->label_chunk(each.group);
+      for (const int64_t number : {images.offset, images.bytes, labels.offset, labels.bytes})
+        all.add(&number, sizeof(number));
+      if (each.kept) all.add(each.kept->data(), each.kept->size() * sizeof(int32_t));
+    }
+    return {"parquet", size(), num_classes(), hex(all.value())};
+  }
+
+ private:
+  const ParquetFile& first() const { return *files_.front(); }
+
+  /// The group of a sample, and its row there.
+  std::pair<const GroupRows*, int64_t> find(int64_t sample) const {
+    const auto after = std::upper_bound(groups_.begin(), groups_.end(), sample,
+                                        [](int64_t value, const GroupRows& group) { return value < group.first; });
+    const GroupRows& group = *std::prev(after);
+    return {&group, group.row(sample - group.first)};
+  }
+
+  /// The row group of a sample in memory, and the sample's row there.
+  std::pair<std::shared_ptr<const RowGroup>, int64_t> used(int64_t sample, LoadScratch& scratch) const {
+    const StageTimer timer(scratch.image.times.read_ns);
+    const auto [group, row] = find(sample);
+    const int64_t number = group - groups_.data(), rows = runs_[static_cast<size_t>(number)];
+    return {held_.use(number, row, rows, [&] { return read(number); }), row};
+  }
+
+  std::shared_ptr<const RowGroup> read(int64_t number) const {
+    const GroupRows& group = groups_[static_cast<size_t>(number)];
+    auto data = std::make_shared<const RowGroup>(group.file->read(group.group));
+    const std::lock_guard lock(labels_mutex_);
+    labels_[static_cast<size_t>(number)] = {data->labels.begin(), data->labels.end()};
+    return data;
+  }
+
+  RowGroup group_of(int64_t sample) const {
+    const auto [group, row] = find(sample);
+    try {
+      return group->file->read(group->group);
+    } catch (const BadSample& bad) {
+      throw UserError(fmt::format("{}: {}", group->file->name(), bad.what()), ExitCode::data);
+    }
+  }
+
+  static std::vector<int64_t> labels_of(const GroupRows& group) {
+    try {
+      return group.file->labels(group.group);
+    } catch (const BadSample& bad) {
+      throw UserError(fmt::format("{}: {}", group.file->name(), bad.what()), ExitCode::data);
+    }
+  }
+
+  void require_same_columns(const ParquetFile& file) const {
+    const auto same = [](const ParquetColumn& a, const ParquetColumn& b) {
+      return a.kind == b.kind && a.levels == b.levels;
+    };
+    if (!same(file.image_column(), first().image_column()) || !same(file.label_column(), first().label_column()) ||
+        file.class_names() != first().class_names())
+      throw UserError(fmt::format("the columns {} and {}, or their classes, are others than in {}: {}",
+                                  file.image_column().name, file.label_column().name, first().name(), file.name()),
+                      ExitCode::data);
+  }
+
+  void add_groups(const ParquetFile& file) {
+    for (int64_t group = 0; group < static_cast<int64_t>(file.groups().size()); ++group) {
+      auto kept = file.kept_rows(group);
+      const int64_t all = file.groups()[static_cast<size_t>(group)].rows,
+                    rows = kept ? static_cast<int64_t>(kept->size()) : all;
+      if (rows == 0) continue;
+      groups_.push_back({&file, group, size_, rows == all ? std::nullopt : std::move(kept)});
+      runs_.push_back(rows);
+      size_ += rows;
+    }
+    labels_.resize(groups_.size());
+  }
+
+  std::string why_none() const {
+    return columns_.filter.column
+               ? fmt::format(" whose {} is within the limits (data.parquet.filter)", *columns_.filter.column)
+               : "";
+  }
+
+  /// As many as have names, or as the largest label says: from the files' statistics, or else from the labels.
+  int64_t find_classes() const {
+    int64_t largest = -1;
+    for (const auto& each : groups_) {
+      const ParquetChunk& chunk = each.file->label_chunk(each.group);
+      if (chunk.most && *chunk.least >= 0) {
+        largest = std::max(largest, static_cast<int64_t>(*chunk.most));
+        continue;
+      }
+      const auto labels = labels_of(each);
+      largest = std::max(largest, *std::max_element(labels.begin(), labels.end()));
+    }
+    const auto named = static_cast<int64_t>(class_names().size());
+    if (largest >= (named > 0 ? named : kMostClasses))
+      throw UserError(fmt::format("the labels go up to {}, and {}: {}", with_commas(largest),
+                                  named > 0 ? fmt::format("the file names {}", counted(named, "class", "es"))
+                                            : fmt::format("there can be {} classes at most", kMostClasses),
+                                  first().name()),
+                      ExitCode::data);
+    return std::max<int64_t>(1, std::max(named, largest + 1));
+  }
+
+  DecodeSize decode_;
+  int64_t ahead_;
+  ParquetConfig columns_;
+  std::vector<std::unique_ptr<const ParquetFile>> files_;
+  std::vector<GroupRows> groups_;
+  std::vector<int64_t> runs_;
+  int64_t size_ = 0, classes_ = 0;
+  std::optional<ImageSize> uniform_;
+  mutable HeldGroups held_;
+  mutable std::mutex labels_mutex_;
+  mutable std::vector<std::vector<int32_t>> labels_;  ///< of each group; empty until they are needed
+};
+
+}  // namespace
+
+std::shared_ptr<const ImageDataset> open_parquet(const std::string& path, const ParquetOptions& options) {
+  return std::make_shared<Parquet>(path, options);
+}
+
+}  // namespace trainopt

@@ -1,0 +1,254 @@
+#include "data/parquet/parquet_file.h"
+
+#include "base/counted.h"
+#include "base/error.h"
+#include "base/json.h"
+#include "base/units.h"
+#include "data/image/decode.h"
+#include "data/parquet/parquet_library.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <limits>
+
+namespace trainopt {
+namespace {
+
+constexpr int64_t kMostRows = std::numeric_limits<int32_t>::max();
+
+/// Of the label's column, as Hugging Face's datasets writes them; empty if the metadata has none.
+std::vector<std::string> names_in(const std::string& metadata, const std::string& label) {
+  std::vector<std::string> names;
+  const Json parsed = Json::parse(metadata, nullptr, /*allow_exceptions=*/false);
+  const Json::json_pointer place("/info/features/" + label + "/names");
+  if (parsed.is_discarded() || !parsed.contains(place) || !parsed[place].is_array()) return names;
+  for (const Json& name : parsed[place]) {
+    if (!name.is_string()) return {};
+    names.push_back(name.get<std::string>());
+  }
+  return names;
+}
+
+/// Pixels of one size from lists of numbers.
+struct Pixels {
+  ImageSize size;
+  bool planes_first;  ///< 3 × height × width
+  int64_t channels;
+};
+
+Pixels pixels_of(const ParquetNumbers& numbers) {
+  const auto& lengths = numbers.list_lengths;
+  if (std::find(lengths.begin(), lengths.end(), 0) != lengths.end())
+    throw BadSample("the lists of pixels differ in length");
+  Pixels pixels{.size = {lengths[0], lengths[1]}, .planes_first = false, .channels = 1};
+  if (lengths.size() == 3) {
+    pixels.channels = 3;
+    pixels.planes_first = lengths[2] != 3 && lengths[0] == 3;
+    if (pixels.planes_first) pixels.size = {lengths[1], lengths[2]};
+    if (!pixels.planes_first && lengths[2] != 3)
+      throw BadSample(
+          fmt::format("lists of {} × {} × {} numbers are no RGB images", lengths[0], lengths[1], lengths[2]));
+  }
+  check_image_size(pixels.size);
+  return pixels;
+}
+
+uint8_t pixel(const ParquetNumbers& numbers, int64_t index) {
+  const double value = numbers.values[static_cast<size_t>(index)];
+  if (numbers.missing[static_cast<size_t>(index)] || value < 0 || value > 255)
+    throw BadSample("a pixel is missing or not within 0 and 255");
+  return static_cast<uint8_t>(value);
+}
+
+/// 8-bit RGB, row by row.
+ParquetBytes rgb(const ParquetNumbers& numbers, const Pixels& pixels) {
+  ParquetBytes to;
+  const int64_t area = pixels.size.height * pixels.size.width, in = area * pixels.channels,
+                rows = static_cast<int64_t>(numbers.ends.size());
+  if (static_cast<int64_t>(numbers.values.size()) != rows * in) throw BadSample("a row has no pixels");
+  to.bytes.reserve(static_cast<size_t>(rows * area * 3));
+  for (int64_t row = 0; row < rows; ++row) {
+    for (int64_t i = 0; i < area; ++i)
+      for (int64_t channel = 0; channel < 3; ++channel) {
+        const int64_t interleaved = pixels.channels == 1 ? i : i * 3 + channel;
+        to.bytes.push_back(pixel(numbers, row * in + (pixels.planes_first ? channel * area + i : interleaved)));
+      }
+    to.ends.push_back(static_cast<int64_t>(to.bytes.size()));
+  }
+  return to;
+}
+
+}  // namespace
+
+int64_t RowGroup::bytes() const {
+  return static_cast<int64_t>(images.bytes.capacity() + (images.ends.capacity() + labels.capacity()) * sizeof(int64_t));
+}
+
+std::span<const uint8_t> RowGroup::image(int64_t row) const {
+  const int64_t begin = row == 0 ? 0 : images.ends[static_cast<size_t>(row - 1)];
+  return std::span(images.bytes)
+      .subspan(static_cast<size_t>(begin), static_cast<size_t>(images.ends[static_cast<size_t>(row)] - begin));
+}
+
+ParquetFile::ParquetFile(std::shared_ptr<const DataFile> file, const ParquetConfig& config, int64_t memory_limit)
+    : file_(std::move(file)), reader_(open_parquet_reader(file_, memory_limit)), filter_(config.filter) {
+  image_ = find_image(config.image);
+  label_ = find_label(config.label);
+  if (filter_.column) filter_column_ = find_filter(filter_);
+  class_names_ = names_in(reader_->layout().huggingface, column(label_).name);
+  check_groups(memory_limit);
+}
+
+void ParquetFile::refuse(const std::string& what) const {
+  std::vector<std::string> columns;
+  for (const auto& each : reader_->layout().columns) columns.push_back(fmt::format("{} ({})", each.name, each.type));
+  throw UserError(fmt::format("{}; the columns of {} are: {}", what, name(), fmt::join(columns, ", ")), ExitCode::data);
+}
+
+/// The column of this name, or the one that its struct or list holds.
+std::optional<int64_t> ParquetFile::find(const std::string& name) const {
+  const auto& columns = reader_->layout().columns;
+  for (size_t i = 0; i < columns.size(); ++i)
+    if (columns[i].name == name || columns[i].name == name + ".bytes" || columns[i].name.starts_with(name + ".list."))
+      return static_cast<int64_t>(i);
+  return {};
+}
+
+int64_t ParquetFile::find_image(const std::optional<std::string>& wanted) const {
+  const auto holds_images = [](const ParquetColumn& each) {
+    return (each.kind == ParquetKind::bytes && each.levels == 0) ||
+           (each.kind == ParquetKind::integers && (each.levels == 2 || each.levels == 3));
+  };
+  std::optional<int64_t> found;
+  if (wanted) {
+    found = find(*wanted);
+    if (!found) refuse(fmt::format("there is no column {} (data.parquet.image)", *wanted));
+  }
+  for (const char* name : {"image", "img"})
+    if (!found) found = find(name);
+  if (!found) {
+    const auto& columns = reader_->layout().columns;
+    for (size_t i = 0; i < columns.size(); ++i) {
+      if (!holds_images(columns[i]) || columns[i].name.ends_with(".path")) continue;
+      if (found) refuse("several columns could be the images; name one with data.parquet.image");
+      found = static_cast<int64_t>(i);
+    }
+    if (!found) refuse("there is no column of images; name one with data.parquet.image");
+  }
+  if (!holds_images(column(*found)))
+    refuse(fmt::format("the column {} holds no images: neither files nor lists of pixel rows", column(*found).name));
+  return *found;
+}
+
+int64_t ParquetFile::find_label(const std::optional<std::string>& wanted) const {
+  const auto is_label = [](const ParquetColumn& each) {
+    return each.kind == ParquetKind::integers && each.levels == 0;
+  };
+  std::optional<int64_t> found = find(wanted.value_or("label"));
+  if (!found && wanted) refuse(fmt::format("there is no column {} (data.parquet.label)", *wanted));
+  if (!found) {
+    const auto& columns = reader_->layout().columns;
+    for (size_t i = 0; i < columns.size(); ++i) {
+      if (!is_label(columns[i])) continue;
+      if (found) refuse("several columns could be the labels; name one with data.parquet.label");
+      found = static_cast<int64_t>(i);
+    }
+    if (!found) refuse("there is no column of labels; name one with data.parquet.label");
+  }
+  if (!is_label(column(*found)))
+    refuse(fmt::format("the labels in the column {} are no integers", column(*found).name));
+  return *found;
+}
+
+int64_t ParquetFile::find_filter(const ParquetFilter& filter) const {
+  const auto found = find(*filter.column);
+  if (!found) refuse(fmt::format("there is no column {} (data.parquet.filter)", *filter.column));
+  const ParquetColumn& each = column(*found);
+  if ((each.kind != ParquetKind::integers && each.kind != ParquetKind::reals) || each.levels > 0)
+    refuse(fmt::format("the column {} (data.parquet.filter) holds no numbers", *filter.column));
+  return *found;
+}
+
+void ParquetFile::check_groups(int64_t memory_limit) const {
+  for (size_t group = 0; group < groups().size(); ++group) {
+    const int64_t bytes = images(static_cast<int64_t>(group)).decoded_bytes, rows = groups()[group].rows;
+    if (bytes > memory_limit)
+      throw UserError(
+          fmt::format("row group {} takes more memory than data.memory_limit allows; raise it, or write the file with "
+                      "smaller row groups: {}, {} and {}: {}",
+                      group, counted(rows, "row"), human_bytes(static_cast<double>(bytes)),
+                      human_bytes(static_cast<double>(memory_limit)), name()),
+          ExitCode::data);
+    if (rows < 0 || rows > kMostRows || bytes < 0)
+      throw UserError(fmt::format("row group {} says that it has {} rows: {}", group, rows, name()), ExitCode::data);
+  }
+}
+
+RowGroup ParquetFile::read(int64_t group) const {
+  RowGroup read;
+  try {
+    if (has_pixels()) {
+      const ParquetNumbers numbers = reader_->read_numbers(group, image_);
+      const Pixels pixels = pixels_of(numbers);
+      read.size = pixels.size;
+      read.images = rgb(numbers, pixels);
+    } else {
+      read.images = reader_->read_bytes(group, image_);
+    }
+  } catch (const UserError&) {
+    throw;
+  } catch (const std::exception& error) {
+    throw BadSample(
+        fmt::format("the column {} of row group {} cannot be read: {}", column(image_).name, group, error.what()));
+  }
+  read.labels = labels(group);
+  return read;
+}
+
+std::vector<int64_t> ParquetFile::labels(int64_t group) const {
+  try {
+    const ParquetNumbers numbers = reader_->read_numbers(group, label_);
+    std::vector<int64_t> labels;
+    for (size_t row = 0; row < numbers.values.size(); ++row)
+      labels.push_back(numbers.missing[row] ? -1 : static_cast<int64_t>(numbers.values[row]));
+    return labels;
+  } catch (const UserError&) {
+    throw;
+  } catch (const std::exception& error) {
+    throw BadSample(
+        fmt::format("the column {} of row group {} cannot be read: {}", column(label_).name, group, error.what()));
+  }
+}
+
+std::optional<std::vector<int32_t>> ParquetFile::kept_rows(int64_t group) const {
+  if (filter_column_ < 0) return {};
+  const double min = filter_.min.value_or(-std::numeric_limits<double>::infinity()),
+               max = filter_.max.value_or(std::numeric_limits<double>::infinity());
+  const ParquetChunk& range = chunk(group, filter_column_);
+  if (range.least && (*range.most < min || *range.least > max)) return std::vector<int32_t>();
+  try {
+    const ParquetNumbers numbers = reader_->read_numbers(group, filter_column_);
+    std::vector<int32_t> kept;
+    for (size_t row = 0; row < numbers.values.size(); ++row)
+      if (!numbers.missing[row] && numbers.values[row] >= min && numbers.values[row] <= max)
+        kept.push_back(static_cast<int32_t>(row));
+    return kept;
+  } catch (const UserError&) {
+    throw;
+  } catch (const std::exception& error) {
+    throw UserError(fmt::format("the column {} of row group {} cannot be read: {}: {}", *filter_.column, group, name(),
+                                error.what()),
+                    ExitCode::data);
+  }
+}
+
+void ParquetFile::expect(int64_t group) const {
+  for (const int64_t index : {image_, label_}) {
+    const ParquetChunk& each = chunk(group, index);
+    for (int64_t begin = 0; begin < each.bytes; begin += kParquetPiece)
+      file_->expect(each.offset + begin, std::min(kParquetPiece, each.bytes - begin));
+  }
+}
+
+}  // namespace trainopt

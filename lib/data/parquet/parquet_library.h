@@ -1,0 +1,19 @@
+// The shared object that reads and writes Parquet files by Arrow.
+#pragma once
+
+#include "data/parquet/parquet_output.h"
+#include "data/parquet/parquet_reader.h"
+
+#include <cstdint>
+#include <memory>
+
+namespace trainopt {
+
+/// Opens a Parquet file; the first call loads the shared object, and with it Arrow. Throws UserError(data) if there is
+/// none, or if the file is damaged or of another kind.
+std::unique_ptr<ParquetReader> open_parquet_reader(std::shared_ptr<const DataFile> file, int64_t memory_limit);
+
+/// Begins a Parquet file. Throws UserError(data) if there is no shared object.
+std::unique_ptr<ParquetOutput> create_parquet(ParquetSink sink);
+
+}  // namespace trainopt

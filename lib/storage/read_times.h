@@ -1,0 +1,57 @@
+// How long reads from a distant server take, and how many are under way.
+#pragma once
+
+#include "base/clock.h"
+
+#include <array>
+#include <cstdint>
+#include <mutex>
+
+namespace trainopt {
+
+struct ReadSpeed {
+  int64_t reads = 0;
+  double active_s = 0;   ///< with at least one read under way
+  double reading_s = 0;  ///< sum over the reads
+  /// Of the reads' times, within 10 %: the fastest twentieth, the median, and the slowest hundredth.
+  double fast_ms = 0, median_ms = 0, slow_ms = 0;
+
+  /// How many reads are under way at once, on average.
+  double under_way() const { return active_s > 0 ? reading_s / active_s : 0; }
+};
+
+/// Safe to use from many threads.
+class ReadTimes {
+ public:
+  /// Counts one read while it lives.
+  class Read {
+   public:
+    explicit Read(ReadTimes& times) : times_(times), began_(times.begin()) {}
+    ~Read() { times_.end(began_); }
+    Read(const Read&) = delete;
+    Read& operator=(const Read&) = delete;
+
+   private:
+    ReadTimes& times_;
+    Clock::time_point began_;
+  };
+
+  ReadSpeed speed() const;
+  /// For tests.
+  void add(double seconds);
+
+ private:
+  Clock::time_point begin();
+  void end(Clock::time_point began);
+  double percentile_ms(double share) const;
+
+  static constexpr int kOfOctave = 8;     ///< bins
+  static constexpr double kLeast = 1e-4;  ///< seconds
+  mutable std::mutex mutex_;
+  std::array<int64_t, 25 * kOfOctave> bins_{};
+  int64_t reads_ = 0, under_way_ = 0;
+  double active_s_ = 0, reading_s_ = 0;
+  Clock::time_point active_since_;
+};
+
+}  // namespace trainopt

@@ -1,0 +1,362 @@
+"""Jobs on Parquet files that pyarrow wrote, and ours read by pyarrow; in object storage too. D10 is a row of the fault
+table."""
+
+import io
+import json
+import shutil
+import signal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from PIL import Image
+from safetensors.numpy import load_file
+
+from conftest import PROGRAM, checkpoint, losses
+from test_packed import RECIPE
+
+NAMES = [f"digit {label}" for label in range(10)]
+FEATURES = {"image": {"_type": "Image"}, "label": {"names": NAMES, "_type": "ClassLabel"}}
+IMAGE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
+
+
+def images(digits, count=200):
+    """The first images of each class, in turn: PNG files with labels."""
+    source = digits / "data/digits/image_folder/train"
+    classes = [sorted(each.iterdir()) for each in sorted(source.iterdir())]
+    return [(classes[number % 10][number // 10].read_bytes(), number % 10) for number in range(count)]
+
+
+def table_of(rows, extra=None):
+    """As Hugging Face's datasets writes it."""
+    columns = {
+        "image": pa.array([{"bytes": image, "path": None} for image, _ in rows], IMAGE),
+        "label": pa.array([label for _, label in rows], pa.int64()),
+        **(extra or {}),
+    }
+    return pa.table(columns).replace_schema_metadata({"huggingface": json.dumps({"info": {"features": FEATURES}})})
+
+
+def write(path, table, rows=20, **options):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(table, path, row_group_size=rows, **options)
+
+
+def run(trainopt, path, out, *arguments, **options):
+    trainopt.write("job.yaml", RECIPE.replace("image_folder", "parquet").replace("PATH", f"'{path}'"))
+    return trainopt("run", "job.yaml", "--run-dir", out, "data.batch_size=16", *arguments, **options)
+
+
+def exported(trainopt, path, steps, *arguments):
+    """step → (sample ids, labels, pixels 0 to 1)."""
+    trainopt.write("job.yaml", RECIPE.replace("image_folder", "parquet").replace("PATH", f"'{path}'"))
+    keys = ["data.batch_size=16", "data.transforms=[]", *arguments]
+    done = trainopt("data", "export", "job.yaml", *keys, "--steps", steps, "out.safetensors")
+    assert done.code == 0, done
+    tensors = load_file(trainopt.folder / "out.safetensors")
+    return [
+        tuple(tensors[f"step-{step:08}.{name}"] for name in ("sample_id", "target", "input"))
+        for step in range(1, steps + 1)
+    ]
+
+
+def check_content(batches, rows):
+    for ids, labels, pixels in batches:
+        for sample, label, image in zip(ids, labels, pixels, strict=True):
+            content, expected = rows[sample]
+            decoded = np.asarray(Image.open(io.BytesIO(content)).convert("RGB")).transpose(2, 0, 1)
+            assert label == expected
+            np.testing.assert_array_equal(np.rint(image * 255), decoded)
+
+
+def test_a_job_in_two_files(trainopt, digits):
+    rows = images(digits)
+    write(trainopt.folder / "set/a.parquet", table_of(rows[:110]))
+    write(trainopt.folder / "set/b.parquet", table_of(rows[110:]))
+    batches = exported(trainopt, "set", 12, "data.num_workers=2", "data.shuffle_window=64")
+    check_content(batches, rows)
+    assert len({sample for ids, _, _ in batches for sample in ids}) == 12 * 16
+    for workers in (0, 1, 3):
+        assert run(trainopt, "set", f"out-{workers}", f"data.num_workers={workers}").code == 0
+        assert losses(trainopt.folder / f"out-{workers}") == losses(trainopt.folder / "out-0")
+    shown = trainopt("data", "show", "set", "--json").json()
+    assert shown["images"] == 200 and [each["name"] for each in shown["classes"]] == NAMES
+    assert [file["row_groups"] for file in shown["files"]] == [6, 5]
+    assert {"name": "image.bytes", "type": "BYTE_ARRAY"} in shown["files"][0]["columns"]
+    assert "image.bytes (BYTE_ARRAY)" in trainopt("data", "show", "set").out
+
+
+@pytest.mark.parametrize("ranks", (2, 4))
+def test_ranks_train_on_the_same_samples(trainopt, digits, ranks):
+    rows = images(digits)
+    write(trainopt.folder / "a.parquet", table_of(rows))
+    trainopt.write("job.yaml", RECIPE.replace("image_folder", "parquet").replace("PATH", "a.parquet"))
+    keys = ["data.shuffle_window=64", "--run-dir"]
+    assert trainopt("run", "job.yaml", "data.batch_size=16", *keys, "one").code == 0
+    share = f"data.batch_size={16 // ranks}"
+    several = trainopt("launch", "-n", ranks, "--", "run", "job.yaml", share, *keys, "several")
+    assert several.code == 0, several
+    np.testing.assert_allclose(losses(trainopt.folder / "several"), losses(trainopt.folder / "one"), rtol=1e-5)
+
+
+ENCODINGS = {
+    "snappy": {"compression": "snappy"},
+    "zstd, version 2 pages": {"compression": "zstd", "data_page_version": "2.0"},
+    "gzip, small pages": {"compression": "gzip", "data_page_size": 1000},
+    "no dictionary or statistics": {"use_dictionary": False, "write_statistics": False, "compression": "none"},
+    "brotli": {"compression": "brotli"},
+    "checksums": {"write_page_checksum": True},
+}
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_every_encoding(trainopt, digits, encoding):
+    rows = images(digits, 60)
+    write(trainopt.folder / "a.parquet", table_of(rows), **ENCODINGS[encoding])
+    check_content(exported(trainopt, "a.parquet", 3), rows)
+
+
+def test_columns_of_other_names_and_types(trainopt, digits):
+    rows = images(digits, 48)
+    content = pa.array([image for image, _ in rows], pa.large_binary())
+    classes = pa.array([label for _, label in rows], pa.uint8())
+    table = pa.table({"id": [str(i) for i in range(48)], "jpg": content, "class": classes})
+    write(trainopt.folder / "a.parquet", table)
+    two = trainopt("data", "show", "a.parquet")
+    trainopt.is_refusal(two, 3, ["several columns could be the images", "data.parquet.image", "jpg (BYTE_ARRAY)"])
+    check_content(exported(trainopt, "a.parquet", 2, "data.parquet.image=jpg"), rows)
+    no_others = pa.table({"x": content, "y": classes.cast(pa.int8())})
+    write(trainopt.folder / "b.parquet", no_others)
+    check_content(exported(trainopt, "b.parquet", 2), rows)
+
+
+@pytest.mark.parametrize("order", ("height, width, 3", "3, height, width", "height, width"))
+def test_lists_of_pixels(trainopt, order):
+    random = np.random.default_rng(0)
+    pixels = random.integers(0, 256, (48, 5, 7, 3), dtype=np.uint8)
+    if order == "height, width":
+        pixels[..., 1:] = pixels[..., :1]
+    planes, grey = pixels.transpose(0, 3, 1, 2), pixels[..., 0]
+    stored = {"height, width, 3": pixels, "3, height, width": planes, "height, width": grey}
+    element = pa.uint8()
+    for _ in range(stored[order].ndim - 1):
+        element = pa.list_(element)
+    table = pa.table({"image": pa.array(stored[order].tolist(), element), "label": np.arange(48) % 10})
+    write(trainopt.folder / "a.parquet", table)
+    for ids, labels, batch in exported(trainopt, "a.parquet", 3):
+        np.testing.assert_array_equal(labels, ids % 10)
+        np.testing.assert_array_equal(np.rint(batch * 255), pixels[ids].transpose(0, 3, 1, 2))
+    packed = trainopt("data", "pack", "a.parquet", "a.pack", "--json")
+    assert packed.code == 0 and packed.json()["size"] == [5, 7], packed
+
+
+def test_a_filter_leaves_rows_within_limits(trainopt, digits):
+    rows = images(digits)
+    table = table_of(rows, {"width": pa.array([number / 2 for number in range(200)], pa.float64())})
+    write(trainopt.folder / "a.parquet", table)
+    keys = ["data.parquet.filter={column: width, min: 24.5, max: 72}"]
+    kept = rows[49:145]
+    batches = exported(trainopt, "a.parquet", 6, *keys)
+    check_content(batches, kept)
+    assert sorted(sample for ids, _, _ in batches for sample in ids) == list(range(96))
+    none = run(trainopt, "a.parquet", "none", "data.parquet.filter={column: width, min: 1000}")
+    trainopt.is_refusal(none, 3, ["no rows whose width is within the limits", "a.parquet"])
+
+
+def test_other_programs_read_what_is_packed(trainopt, digits):
+    source = digits / "data/digits/image_folder/train"
+    done = trainopt("data", "pack", source, "out", "--shards", 3, "--parquet", "--json")
+    assert done.code == 0 and done.json()["images"] == 1442, done
+    table = pq.read_table(trainopt.folder / "out", columns=["image", "label"])
+    files = [path for each in sorted(source.iterdir()) for path in sorted(each.iterdir())]
+    assert table.num_rows == len(files)
+    features = json.loads(pq.read_schema(trainopt.folder / "out/00000-of-00003.parquet").metadata[b"huggingface"])
+    names = features["info"]["features"]["label"]["names"]
+    for row, path in zip(table.to_pylist(), files, strict=True):
+        assert row["image"]["bytes"] == path.read_bytes() and names[row["label"]] == path.parent.name
+    again = trainopt("data", "pack", source, "out", "--shards", 3, "--parquet", "--json")
+    assert again.json()["files_found"] == 3
+    resized = trainopt("data", "pack", "out", "small.parquet", "--resize", 16, "--json")
+    assert resized.code == 0 and resized.json()["images"] == 1442, resized
+    small = pq.read_table(trainopt.folder / "small.parquet").to_pylist()[0]["image"]["bytes"]
+    assert Image.open(io.BytesIO(small)).size == (16, 16)
+    mixed = trainopt("data", "pack", source, "x.tar", "--parquet")
+    trainopt.is_refusal(mixed, 2, ["contradict each other", "x.tar"])
+
+
+def test_a_resumed_run_needs_the_same_order(trainopt, digits):
+    write(trainopt.folder / "a.parquet", table_of(images(digits)))
+    keys = ["data.shuffle_window=64"]
+    assert run(trainopt, "a.parquet", "whole", *keys).code == 0
+    assert run(trainopt, "a.parquet", "half", *keys, "train.max_steps=5").code == 0
+    shutil.copytree(trainopt.folder / "half", trainopt.folder / "other")
+    resume = "checkpoint.resume=auto"
+    for key in ("data.partitions=4", "data.shuffle_window=65"):
+        changed = trainopt("run", "job.yaml", "--run-dir", "other", "data.batch_size=16", *keys, key, resume)
+        trainopt.is_refusal(changed, 4, [key.split("=")[0]])
+    assert run(trainopt, "a.parquet", "half", *keys, resume).code == 0
+    assert losses(trainopt.folder / "half") == losses(trainopt.folder / "whole")
+    write(trainopt.folder / "a.parquet", table_of(images(digits, 190)))
+    check_failure(run(trainopt, "a.parquet", "other", *keys, resume), ["samples 200 → 190"])
+
+
+def test_row_groups_stay_in_memory(trainopt, digits):
+    write(trainopt.folder / "a.parquet", table_of(images(digits)))
+    assert run(trainopt, "a.parquet", "plain", "train.max_steps=30").code == 0
+    assert run(trainopt, "a.parquet", "kept", "data.cache=memory", "train.max_steps=30").code == 0
+    assert losses(trainopt.folder / "kept") == losses(trainopt.folder / "plain")
+    tight = run(trainopt, "a.parquet", "tight", "data.memory_limit=70KiB")
+    trainopt.is_refusal(tight, 2, ["data.memory_limit"])
+
+
+# D10
+
+
+def check_failure(result, says):
+    """Exit code 3 and one readable sentence, perhaps after training began."""
+    assert result.code == 3, result
+    assert len(result.err.splitlines()) == 1 and all(fragment in result.err for fragment in says), result
+
+
+def damage(path, row_group):
+    """Changes a byte in the middle of the images, whose pages have checksums."""
+    images = pq.read_metadata(path).row_group(row_group).column(0)
+    content = bytearray(path.read_bytes())
+    begin = images.dictionary_page_offset or images.data_page_offset
+    content[begin + images.total_compressed_size // 2] ^= 1
+    path.write_bytes(content)
+
+
+BAD_TABLES = {
+    "no images": (lambda rows: pa.table({"label": [1, 2]}), ["no column of images", "label (INT64)"]),
+    "no labels": (lambda rows: pa.table({"image": [b"1", b"2"]}), ["no column of labels", "image (BYTE_ARRAY)"]),
+    "labels are words": (
+        lambda rows: pa.table({"image": [b"1", b"2"], "label": ["cat", "dog"]}),
+        ["the labels in the column label are no integers"],
+    ),
+    "images are numbers": (
+        lambda rows: pa.table({"image": [1.5, 2.5], "label": [0, 1]}),
+        ["the column image holds no images"],
+    ),
+    "no rows": (lambda rows: table_of([]), ["there are no rows"]),
+    "label without a name": (
+        lambda rows: table_of([*rows, (rows[0][0], 12)]),
+        ["the labels go up to 12", "10 classes"],
+    ),
+    "negative label": (lambda rows: table_of([(image, -1) for image, _ in rows]), ["label is missing or negative"]),
+    "missing label": (
+        lambda rows: table_of([(image, None if n == 7 else label) for n, (image, label) in enumerate(rows)]),
+        ["row group 0, row 7", "label is missing or negative"],
+    ),
+    "missing image": (
+        lambda rows: table_of([(None if n == 7 else image, label) for n, (image, label) in enumerate(rows)]),
+        ["row group 0, row 7", "the image is missing"],
+    ),
+    "not an image": (
+        lambda rows: table_of([(b"GIF89a" if n == 7 else image, label) for n, (image, label) in enumerate(rows)]),
+        ["row group 0, row 7", "neither JPEG nor PNG"],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BAD_TABLES)
+def test_tables_that_are_refused(trainopt, digits, case):
+    table, says = BAD_TABLES[case]
+    write(trainopt.folder / "a.parquet", table(images(digits, 32)))
+    for workers in (0, 2):
+        result = run(trainopt, "a.parquet", f"out-{workers}", f"data.num_workers={workers}")
+        check_failure(result, ["a.parquet", *says])
+
+
+def test_a_damaged_page(trainopt, digits):
+    rows = images(digits, 160)
+    write(trainopt.folder / "a.parquet", table_of(rows), write_page_checksum=True, compression="none")
+    damage(trainopt.folder / "a.parquet", row_group=2)
+    result = run(trainopt, "a.parquet", "out")
+    check_failure(result, ["a.parquet, row group 2", "image.bytes of row group 2 cannot be read", "CRC"])
+    keys = ["data.on_bad_sample=substitute", "data.max_bad_samples=20", "data.num_workers=2"]
+    assert run(trainopt, "a.parquet", "without", *keys, "train.max_steps=20").code == 0
+
+
+def test_files_that_are_refused(trainopt, digits):
+    rows = images(digits, 32)
+    good = trainopt.folder / "good.parquet"
+    write(good, table_of(rows))
+    content = good.read_bytes()
+    for name, changed in (("empty", b""), ("short", content[:-20]), ("text", b"PAR1" * 100), ("zeros", bytes(1000))):
+        trainopt.write("bad.parquet", changed)
+        trainopt.is_refusal(run(trainopt, "bad.parquet", name), 3, ["no Parquet file, or it is damaged", "bad.parquet"])
+    write(trainopt.folder / "set/a.parquet", table_of(rows))
+    plain = pa.table({"image": [image for image, _ in rows], "label": [label for _, label in rows]})
+    write(trainopt.folder / "set/b.parquet", plain)
+    trainopt.is_refusal(run(trainopt, "set", "mixed"), 3, ["are others than in", "set/b.parquet"])
+    trainopt.is_refusal(run(trainopt, "nowhere.parquet", "nowhere"), 3, ["nowhere.parquet"])
+    huge = run(trainopt, "good.parquet", "huge", "data.memory_limit=1KiB")
+    trainopt.is_refusal(huge, 3, ["row group 0", "data.memory_limit", "good.parquet"])
+
+
+@pytest.mark.parametrize(
+    "key, says",
+    (
+        ("data.parquet.filter.min=1", "needs a column"),
+        ("data.parquet.filter={column: label}", "needs min, max or both"),
+        ("data.parquet.filter={column: label, min: 2, max: 1}", "min must not be above max"),
+        ("data.partitions=0", "data.partitions"),
+        ("data.shuffle=false data.partitions=4", "needs data.shuffle: true"),
+        ("data.dataset=packed data.shuffle_window=9", "only parquet uses this"),
+    ),
+)
+def test_keys_that_are_refused(trainopt, digits, key, says):
+    write(trainopt.folder / "a.parquet", table_of(images(digits, 32)))
+    words = key.split(" ") if "{" not in key else [key]
+    trainopt.is_refusal(run(trainopt, "a.parquet", "out", *words), 2, [says])
+
+
+def test_without_arrow(trainopt, digits):
+    write(trainopt.folder / "a.parquet", table_of(images(digits, 32)))
+    trainopt.write("job.yaml", RECIPE.replace("image_folder", "parquet").replace("PATH", "a.parquet"))
+    alone = shutil.copy(PROGRAM, trainopt.folder / "trainopt")
+    result = trainopt("run", "job.yaml", "--run-dir", "out", program=alone)
+    trainopt.is_refusal(result, 3, ["read by Arrow", "pyarrow==26.0.1"])
+
+
+# In object storage.
+
+
+@pytest.fixture(scope="module")
+def moto(digits, tmp_path_factory):
+    storage = pytest.importorskip("object_storage", reason="moto and boto3 are not installed")
+    server = storage.Moto()
+    folder = tmp_path_factory.mktemp("objects")
+    rows = images(digits)
+    for number, part in enumerate((rows[:90], rows[90:])):
+        write(folder / f"{number}.parquet", table_of(part), write_page_checksum=True)
+        server.put(folder / f"{number}.parquet", f"set/{number}.parquet")
+    server.folder = folder
+    yield server
+    server.stop()
+
+
+def test_a_killed_job_on_remote_files_resumes(trainopt, moto):
+    import object_storage as storage
+
+    with storage.proxy_before(moto) as proxy:
+        keys = [f"data.storage.endpoint={proxy.url}", "train.max_steps=24", "checkpoint.every_n_steps=4"]
+        keys += ["data.shuffle_window=64", "data.num_workers=2", "data.cache={kind: disk, path: c, size: 1GiB}"]
+
+        def remote(out, *more):
+            return run(trainopt, "s3://data/set", out, *keys, *more, env=storage.environment(trainopt))
+
+        local = run(trainopt, str(moto.folder), "local", "train.max_steps=24", "data.shuffle_window=64")
+        assert local.code == 0, local
+        whole = remote("whole")
+        assert whole.code == 0, whole
+        killed = remote("again", "--inject", "kill@10")
+        assert killed.code == -signal.SIGKILL, killed
+        assert remote("again", "checkpoint.resume=auto").code == 0
+        assert losses(trainopt.folder / "whole") == losses(trainopt.folder / "local")
+        assert losses(trainopt.folder / "again") == losses(trainopt.folder / "whole")
+        saved = [checkpoint(trainopt.folder / out, 24) / "rank-0000.safetensors" for out in ("whole", "again")]
+        assert saved[0].read_bytes() == saved[1].read_bytes()
+        assert not proxy.wrong_signatures
