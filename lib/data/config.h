@@ -89,10 +89,10 @@ template <class V>
 void describe_files(V& v, DataConfig& c) {
   v.section("storage", c.storage, "Object storage, for a data.path that starts with s3://.");
   v.field("cache", c.cache,
-          "Cache the data set: memory caches image_folder's decoded images, or parquet's row groups, on the host; "
-          "device stores all images as "
-          "uint8 on the device and draws batches there, including crops and flips; {kind: disk, path: …, size: …} "
-          "keeps what was read from data.storage on a local disk.");
+          "Cache the data set: memory keeps image_folder's decoded images, parquet's row groups, or what was read of "
+          "other files in object storage, on the host; device stores all images as uint8 on the device and draws "
+          "batches there, including crops and flips; {kind: disk, path: …, size: …} keeps what was read from "
+          "data.storage on a local disk.");
   v.section("parquet", c.parquet, "Columns and rows of parquet.");
   v.field("partitions", c.partitions,
           "parquet with shuffle: parts of the random order, from which each step draws equally. Ranks read only their "
@@ -139,7 +139,7 @@ void describe(V& v, DataConfig& c) {
   v.field("non_blocking", c.non_blocking, "Copy on a second stream while the step runs; needs pin_memory.");
   v.field("memory_limit", c.memory_limit,
           "Memory limit of the batch buffers; on the CPU also of the data set with cache: device. parquet: also of the "
-          "row groups in memory.",
+          "row groups in memory; other remote files: also of cache: memory.",
           at_least(1));
   v.field("decode", c.decode,
           "JPEG decoding: exact gives Pillow's pixels; scaled decodes at reduced size (faster, different pixels).");

@@ -114,18 +114,20 @@ void ImageDataset::write(int64_t sample, uint64_t key, const Pipeline& pipeline,
 }
 
 std::shared_ptr<DataFiles> local_data_files() {
-  return std::make_shared<DataFiles>(StorageConfig(), std::nullopt, Variables());
+  return std::make_shared<DataFiles>(StorageConfig(), FileCaches(), Variables());
 }
 
 std::shared_ptr<DataFiles> data_files(const DataConfig& data, const Variables& variables) {
-  std::optional<DiskCacheOptions> cache;
+  FileCaches caches;
   if (data.cache == CacheKind::disk)
-    cache = DiskCacheOptions{
+    caches.disk = DiskCacheOptions{
         .folder = data.cache.path.value(), .size = data.cache.size.value().count, .verify = data.cache.verify};
+  if (data.cache == CacheKind::memory && data.dataset != DatasetKind::parquet)  // which keeps its row groups
+    caches.memory = data.memory_limit.count;
   static OpenedOnce<DataFiles> all;
-  const auto words = Json{to_json(data.storage), to_json(data.cache), variables};
+  const auto words = Json{to_json(data.storage), to_json(data.cache), data.memory_limit.count, variables};
   return all.get(words.dump(-1, ' ', false, Json::error_handler_t::replace),
-                 [&] { return std::make_shared<DataFiles>(data.storage, std::move(cache), variables); });
+                 [&] { return std::make_shared<DataFiles>(data.storage, caches, variables); });
 }
 
 std::shared_ptr<const ImageDataset> open_images(const std::string& path, std::shared_ptr<DataFiles> files) {

@@ -19,8 +19,8 @@ class ShardWriter {
   ShardWriter(const ShardWriter&) = delete;
   ShardWriter& operator=(const ShardWriter&) = delete;
 
-  /// Appends the sample with this number. `bytes`: its image as it is to be stored. Throws FileError(storage).
-  virtual void add(int64_t sample, std::span<const uint8_t> bytes, int64_t label) = 0;
+  /// Appends the sample at this place. `bytes`: its image as it is to be stored. Throws FileError(storage).
+  virtual void add(int64_t place, std::span<const uint8_t> bytes, int64_t label) = 0;
   /// Appends what stands at the end. `class_names`: one for each class, or none.
   virtual void finish(const std::vector<std::string>& class_names) = 0;
   /// XXH3 of all that was written.

@@ -48,6 +48,11 @@ void check_files(const Recipe& recipe, const Keys& changed, Problems& problems) 
       problems.push_back({key, fmt::format("{} has nothing to evaluate on; remove this key", name)});
 }
 
+/// Whether the cache is one of remote files, whatever is in them.
+bool keeps_files(const DataConfig& data) {
+  return data.cache == CacheKind::disk || (data.cache == CacheKind::memory && data.path && is_remote(*data.path));
+}
+
 /// Keys that only images have a use for, or only files of images.
 void check_images(const Recipe& recipe, const Keys& changed, Problems& problems) {
   const DataConfig& data = recipe.data;
@@ -70,9 +75,9 @@ void check_images(const Recipe& recipe, const Keys& changed, Problems& problems)
       problems.push_back(
           {"data.decode",
            fmt::format("only image_folder, packed, tar and parquet decode files; remove this key for {}", name)});
-    if (data.cache == CacheKind::memory && data.dataset != DatasetKind::parquet)
-      problems.push_back({"data.cache", fmt::format("memory is only for image_folder and parquet; {} {}; remove this "
-                                                    "key",
+    if (data.cache == CacheKind::memory && data.dataset != DatasetKind::parquet && !keeps_files(data))
+      problems.push_back({"data.cache", fmt::format("memory is only for image_folder, parquet and data in object "
+                                                    "storage; {} {}; remove this key",
                                                     name,
                                                     decodes_files(data.dataset)
                                                         ? "is read through the system's cache, which keeps it in memory"
@@ -91,7 +96,7 @@ void check_images(const Recipe& recipe, const Keys& changed, Problems& problems)
 /// Keys that have no use for text.
 void check_text(const DataConfig& data, const Keys& changed, Problems& problems) {
   for (const char* key : {"data.image_size", "data.transforms", "data.decode", "data.cache", "evaluation.transforms"})
-    if (changed.contains(key) && !(key == std::string_view("data.cache") && data.cache == CacheKind::disk))
+    if (changed.contains(key) && !(key == std::string_view("data.cache") && keeps_files(data)))
       problems.push_back({key, "is about images, and this data is text; remove this key"});
   for (const char* key : {"data.on_bad_sample", "data.max_bad_samples"})
     if (changed.contains(key))

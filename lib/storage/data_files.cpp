@@ -136,8 +136,8 @@ Json to_json(const StorageUse& use) {
 
 bool is_remote(std::string_view path) { return path.starts_with(kRemoteScheme); }
 
-DataFiles::DataFiles(const StorageConfig& config, std::optional<DiskCacheOptions> cache, Variables variables)
-    : number_(++made_data_files), config_(config), cache_options_(std::move(cache)), variables_(std::move(variables)) {}
+DataFiles::DataFiles(const StorageConfig& config, const FileCaches& caches, Variables variables)
+    : number_(++made_data_files), config_(config), caches_(caches), variables_(std::move(variables)) {}
 DataFiles::~DataFiles() = default;
 
 std::shared_ptr<RemoteStore> DataFiles::store() {
@@ -159,7 +159,8 @@ std::shared_ptr<RemoteStore> DataFiles::store() {
                     .timeout_s = config_.timeout.seconds,
                     .retries = config_.retries,
                     .ca_bundle = ca_bundle};
-  if (cache_options_) cache_ = std::make_unique<DiskCache>(*cache_options_);
+  if (caches_.disk) disk_cache_ = std::make_unique<DiskCache>(*caches_.disk);
+  if (caches_.memory) memory_cache_ = std::make_unique<MemoryCache>(*caches_.memory);
   store_ =
       std::make_shared<RemoteStore>(std::move(options), std::move(query), config_.concurrency, config_.part_size.count);
   return store_;
@@ -190,7 +191,8 @@ std::unique_ptr<const DataFile> DataFiles::open(const std::string& path) {
   const auto [bucket, key] = remote_path(path);
   if (key.empty() || key.ends_with('/')) throw UserError(fmt::format("this names no object: {}", path), ExitCode::data);
   auto file = open_remote_file(store(), bucket, key);
-  return cache_ ? cache_->through(std::move(file)) : std::move(file);
+  if (disk_cache_) return disk_cache_->through(std::move(file));
+  return memory_cache_ ? memory_cache_->through(std::move(file)) : std::move(file);
 }
 
 std::optional<StorageUse> DataFiles::use() const {
@@ -201,10 +203,13 @@ std::optional<StorageUse> DataFiles::use() const {
                  .retries = store_->counters().retries,
                  .concurrency = config_.concurrency,
                  .speed = store_->counters().reads.speed()};
-  if (cache_) {
-    use.hit_bytes = cache_->counters().hit_bytes;
-    use.missed_bytes = cache_->counters().missed_bytes;
-    use.damaged = cache_->counters().damaged;
+  if (disk_cache_) {
+    use.hit_bytes = disk_cache_->counters().hit_bytes;
+    use.missed_bytes = disk_cache_->counters().missed_bytes;
+    use.damaged = disk_cache_->counters().damaged;
+  } else if (memory_cache_) {
+    use.hit_bytes = memory_cache_->hit_bytes();
+    use.missed_bytes = memory_cache_->missed_bytes();
   }
   return use;
 }

@@ -5,6 +5,7 @@
 #include "storage/config.h"
 #include "storage/data_file.h"
 #include "storage/disk_cache.h"
+#include "storage/memory_cache.h"
 #include "storage/read_times.h"
 #include "storage/s3/credentials.h"
 
@@ -27,12 +28,12 @@ bool is_remote(std::string_view path);
 struct StorageUse {
   int64_t fetched_bytes = 0;  ///< from afar, also what was fetched in vain
   int64_t requests = 0, retries = 0;
-  int64_t hit_bytes = 0, missed_bytes = 0;  ///< of the disk cache
+  int64_t hit_bytes = 0, missed_bytes = 0;  ///< of the cache
   int64_t damaged = 0;                      ///< blocks of the disk cache that were fetched again
   int64_t concurrency = 0;                  ///< data.storage.concurrency
   ReadSpeed speed;
 
-  /// Of the bytes that were asked of the disk cache; null without one.
+  /// Of the bytes that were asked of the cache; null without one.
   std::optional<double> hit_pct() const;
   /// Of the bytes fetched, while at least one read was under way.
   double mib_per_s() const;
@@ -46,11 +47,17 @@ struct StorageUse {
 };
 Json to_json(const StorageUse& use);
 
+/// Through which remote files are read; none, one or the other.
+struct FileCaches {
+  std::optional<DiskCacheOptions> disk = std::nullopt;
+  std::optional<int64_t> memory = std::nullopt;  ///< bytes
+};
+
 /// Safe to use from many threads.
 class DataFiles {
  public:
   /// `variables`: AWS_… and HOME. Nothing is opened before it is needed.
-  DataFiles(const StorageConfig& config, std::optional<DiskCacheOptions> cache, Variables variables);
+  DataFiles(const StorageConfig& config, const FileCaches& caches, Variables variables);
   ~DataFiles();
 
   /// `path`, if it ends so or is a local file; else the files with this ending in the folder `path`, in bytewise order.
@@ -70,11 +77,12 @@ class DataFiles {
 
   int64_t number_;
   StorageConfig config_;
-  std::optional<DiskCacheOptions> cache_options_;
+  FileCaches caches_;
   Variables variables_;
   mutable std::mutex mutex_;
   std::shared_ptr<RemoteStore> store_;
-  std::unique_ptr<DiskCache> cache_;
+  std::unique_ptr<DiskCache> disk_cache_;
+  std::unique_ptr<MemoryCache> memory_cache_;
 };
 
 }  // namespace trainopt

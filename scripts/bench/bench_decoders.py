@@ -1,5 +1,6 @@
-"""JPEG photographs of 500×375 as a folder, a packed file and a tar file → shorter side 256, centre 224, uint8 batches
-of 32, two threads, against DataLoader with torchvision and Pillow, webdataset, DALI on the CPU and SPDL, in turn.
+"""JPEG photographs of 500×375 as a folder, a packed, a tar and a Parquet file → shorter side 256, centre 224, uint8
+batches of 32, two threads, against DataLoader with torchvision and Pillow, the same with pyarrow, webdataset, DALI on
+the CPU and SPDL, in turn.
 
 DALI, SPDL and webdataset are no requirements of this project. Install them where you like (SPDL also needs FFmpeg's
 libraries), and name that site-packages folder with --peers; what cannot be imported is left out.
@@ -15,8 +16,8 @@ import bench_jpeg
 import bench_packed
 import common
 
-LOADERS = {"dataloader": "folder", "webdataset": "tar", "dali": "folder", "spdl": "folder"}
-OURS = {"folder": "image_folder", "pack": "packed", "tar": "tar"}
+LOADERS = {"dataloader": "folder", "pyarrow": "parquet", "webdataset": "tar", "dali": "folder", "spdl": "folder"}
+OURS = {"folder": "image_folder", "pack": "packed", "tar": "tar", "parquet": "parquet"}
 
 
 def peer_block(loader: str, path: Path, seconds: float, site_packages: str | None):
@@ -45,8 +46,9 @@ def main() -> None:
     with common.temporary_folder() as name:
         folder = Path(name)
         paths = {"folder": folder / "folder", "pack": folder / "images.pack", "tar": folder / "images.tar"}
+        paths["parquet"] = folder / "images.parquet"
         size = bench_jpeg.write_photographs(paths["folder"], chosen.images)
-        for form in ("pack", "tar"):
+        for form in ("pack", "tar", "parquet"):
             words = [common.trainopt_binary(), "data", "pack", paths["folder"], paths[form]]
             subprocess.run(words, check=True, stdout=subprocess.DEVNULL)
         cut = [{"resize": 256}, {"center_crop": 224}]
@@ -65,7 +67,7 @@ def main() -> None:
             except RuntimeError as error:
                 print(f"{loader} is left out: {error}", file=sys.stderr)
                 continue
-            for our_form in ("tar",) if form == "tar" else ("folder", "pack"):
+            for our_form in (form,) if form != "folder" else ("folder", "pack"):
                 pairs = common.abba(ours[our_form], peer, chosen.rounds)
                 row = {"ours": OURS[our_form], "against": loader, **common.ratio_interval(pairs), "required": 2}
                 rows.append({"data": f"jpeg 500×375, {size / 1000:.0f} kB", **row})

@@ -173,8 +173,10 @@ def test_other_programs_read_what_is_packed(trainopt, digits):
     assert table.num_rows == len(files)
     features = json.loads(pq.read_schema(trainopt.folder / "out/00000-of-00003.parquet").metadata[b"huggingface"])
     names = features["info"]["features"]["label"]["names"]
-    for row, path in zip(table.to_pylist(), files, strict=True):
-        assert row["image"]["bytes"] == path.read_bytes() and names[row["label"]] == path.parent.name
+    found = [(row["image"]["bytes"], names[row["label"]]) for row in table.to_pylist()]
+    assert sorted(found) == sorted((path.read_bytes(), path.parent.name) for path in files)
+    # Mixed, because readers mix the rows of few row groups only.
+    assert all(len({name for _, name in found[begin : begin + 100]}) > 6 for begin in range(0, 1400, 100))
     again = trainopt("data", "pack", source, "out", "--shards", 3, "--parquet", "--json")
     assert again.json()["files_found"] == 3
     resized = trainopt("data", "pack", "out", "small.parquet", "--resize", 16, "--json")

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from conftest import checkpoint, losses
+from conftest import checkpoint, losses, records
 from test_tar import write_tar
 from test_packed import RECIPE
 
@@ -61,6 +61,11 @@ def test_a_job_on_remote_files_is_the_job_on_local_ones(trainopt, moto, proxy):
     cold = gets(proxy)
     assert run(trainopt, proxy, REMOTE, "warm", cache).code == 0
     assert gets(proxy) == cold
+    assert run(trainopt, proxy, REMOTE, "memory", "data.cache=memory", "train.max_steps=30").code == 0
+    assert gets(proxy) < 2 * 96 + cold  # an epoch has 6 steps
+    by_step = [record["cache_hit_pct"] for record in records(trainopt.folder / "memory")]
+    assert by_step[0] == 0 and all(pct in (None, 100) for pct in by_step[-3:])
+    assert losses(trainopt.folder / "memory")[:12] == losses(trainopt.folder / "local")
     for out in ("remote", "cold", "warm"):
         assert losses(trainopt.folder / out) == losses(trainopt.folder / "local")
 

@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "data/dataset.h"
 #include "data/image/decode.h"
+#include "data/open_files.h"
 #include "data/packed/packed_file.h"
 #include "data/shards.h"
 
@@ -17,10 +18,10 @@ class Packed : public ImageDataset {
  public:
   Packed(const std::string& path, const PackedOptions& options)
       : decode_(options.decode == DecodeKind::scaled ? DecodeSize::reduced : DecodeSize::full) {
-    std::vector<std::unique_ptr<const PackedFile>> files;
     const auto storage = options.files ? options.files : local_data_files();
-    for (const auto& file : storage->ending_in(kPackEnding, path))
-      files.push_back(std::make_unique<PackedFile>(storage->open(file)));
+    auto files = open_files(*storage, kPackEnding, path, [](std::unique_ptr<const DataFile> file) {
+      return std::make_unique<const PackedFile>(std::move(file));
+    });
     std::sort(files.begin(), files.end(),
               [](const auto& a, const auto& b) { return a->trailer().shard < b->trailer().shard; });
     for (auto& file : files) shards_.add(std::move(file));

@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "data/dataset.h"
 #include "data/image/decode.h"
+#include "data/open_files.h"
 #include "data/parquet/held_groups.h"
 #include "data/parquet/parquet_file.h"
 #include "data/shards.h"
@@ -34,8 +35,9 @@ class Parquet : public ImageDataset {
         columns_(options.columns),
         held_(options.memory_limit, options.keep_in_memory) {
     const auto storage = options.files ? options.files : local_data_files();
-    for (const auto& name : storage->ending_in(kParquetEnding, path))
-      files_.push_back(std::make_unique<ParquetFile>(storage->open(name), options.columns, options.memory_limit));
+    files_ = open_files(*storage, kParquetEnding, path, [&](std::unique_ptr<const DataFile> file) {
+      return std::make_unique<const ParquetFile>(std::move(file), options.columns, options.memory_limit);
+    });
     for (const auto& file : files_) {
       require_same_columns(*file);
       add_groups(*file);

@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "data/dataset.h"
 #include "data/image/decode.h"
+#include "data/open_files.h"
 #include "data/shards.h"
 #include "data/tar/tar_index.h"
 
@@ -28,8 +29,10 @@ class Tar : public ImageDataset {
  public:
   Tar(const std::string& path, DecodeKind decode, DataFiles& files)
       : decode_(decode == DecodeKind::scaled ? DecodeSize::reduced : DecodeSize::full) {
-    for (const auto& file : files.ending_in(kTarEnding, path))
-      shards_.add(std::make_unique<const TarFile>(files.open(file)));
+    auto opened = open_files(files, kTarEnding, path, [](std::unique_ptr<const DataFile> file) {
+      return std::make_unique<const TarFile>(std::move(file));
+    });
+    for (auto& file : opened) shards_.add(std::move(file));
     for (const auto& shard : shards_)
       for (const auto& sample : shard.file->index.samples) classes_ = std::max(classes_, sample.label + 1);
   }

@@ -52,6 +52,36 @@ def webdataset(path: str):
             yield torch.as_tensor(images), labels
 
 
+def pyarrow(path: str):
+    """Each worker reads its share of the row groups, in random order."""
+    import io
+
+    import pyarrow.parquet as parquet
+    from PIL import Image
+    from torch.utils.data import DataLoader, IterableDataset, get_worker_info
+
+    transform = pillow_transform()
+
+    class Rows(IterableDataset):
+        def __iter__(self):
+            worker, chance = get_worker_info(), random.Random()
+            file = parquet.ParquetFile(path)
+            groups = list(range(file.num_row_groups))[worker.id :: worker.num_workers]
+            chance.shuffle(groups)
+            for group in groups:
+                table = file.read_row_group(group, columns=["image", "label"])
+                images = table["image"].combine_chunks().field("bytes")
+                rows = list(range(table.num_rows))
+                chance.shuffle(rows)
+                for row in rows:
+                    image = Image.open(io.BytesIO(images[row].as_py())).convert("RGB")
+                    yield transform(image), table["label"][row].as_py()
+
+    loader = DataLoader(Rows(), BATCH, drop_last=True, num_workers=THREADS, persistent_workers=True)
+    while True:
+        yield from loader
+
+
 def dali(path: str):
     from nvidia.dali import fn, pipeline_def, types
 
@@ -98,11 +128,12 @@ def spdl(path: str):
 
 def main() -> None:
     name, path, seconds = sys.argv[1], sys.argv[2], float(sys.argv[3])
-    if name in ("dataloader", "webdataset"):
+    if name in ("dataloader", "pyarrow", "webdataset"):
         import torch
 
         torch.set_num_threads(1)
-    batches = {"dataloader": dataloader, "webdataset": webdataset, "dali": dali, "spdl": spdl}[name](path)
+    loaders = {"dataloader": dataloader, "pyarrow": pyarrow, "webdataset": webdataset, "dali": dali, "spdl": spdl}
+    batches = loaders[name](path)
     for _ in range(8):  # start-up and what was prefetched meanwhile
         images, _ = next(batches)
     assert sorted(images.shape) == sorted((BATCH, 3, SIDE, SIDE)) and str(images.dtype).endswith("uint8"), images.shape
