@@ -30,9 +30,9 @@ std::string reason_of(Metric metric, const Plan& plan) {
     case Metric::send_mib:
       return "a single rank exchanges nothing";
     case Metric::storage_mib:
-      return "all files of the data set are local";
+      return "nothing was read of object storage during steps";
     case Metric::cache_hit_pct:
-      return "there is no data.cache of kind disk";
+      return "nothing was read through a data.cache of object storage during steps";
     default:
       return "telemetry took no sample during any recorded step";
   }

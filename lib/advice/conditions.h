@@ -14,9 +14,11 @@ inline bool loads_without_disk_cache(const Situation& s) {
   return has_loader(s) && s.recipe.data.cache.kind != CacheKind::disk;
 }
 inline bool has_threads(const Situation& s) { return has_loader(s) && s.plan.loader.num_workers > 0; }
+/// Not yet on a disk, nor in memory anyway.
 inline bool has_memory_cache(const Situation& s) {
-  return s.recipe.data.dataset == DatasetKind::image_folder ||
-         (s.recipe.data.dataset == DatasetKind::parquet && loads_without_disk_cache(s));
+  const DataConfig& data = s.recipe.data;
+  if (data.dataset == DatasetKind::image_folder) return true;
+  return loads_without_disk_cache(s) && (data.dataset == DatasetKind::parquet || s.times.storage);
 }
 inline bool reads_files_of_images(const Situation& s) {
   const ImageDataset* const images = s.plan.data.images();

@@ -67,7 +67,8 @@ class Parts {
   /// Whether the loader mostly waits for bytes that come from afar.
   bool waits_for_storage() const {
     const auto& storage = times_.storage;
-    return storage && storage->speed.reads > 0 && times_.loader && times_.loader->read_pct > 50;
+    if (!storage || storage->speed.reads == 0 || storage->hit_pct().value_or(0) > 90) return false;
+    return times_.loader && times_.loader->read_pct > 50;
   }
 
   void add_exchange() {

@@ -84,8 +84,11 @@ double saved_by_scaled_decoding(const Situation& s, const Words&) {
   return s.times.loader ? s.times.loader->decode_pct / 200 : 0.3;
 }
 
+/// A folder's images are kept decoded, others as files.
 double saved_by_cache(const Situation& s, const Words&) {
-  return s.times.loader ? (s.times.loader->read_pct + s.times.loader->decode_pct) / 100 : 0.5;
+  if (!s.times.loader) return 0.5;
+  const bool is_decoded = s.recipe.data.dataset == DatasetKind::image_folder;
+  return (s.times.loader->read_pct + (is_decoded ? s.times.loader->decode_pct : 0)) / 100;
 }
 
 std::vector<Words> prefetch_more(const Situation& s) {
@@ -227,8 +230,8 @@ const std::vector<Rule> kRules{
      saves(0.1), same_bits, ""},
     {"loader", "decode JPEGs at reduced size", change({"data.decode=scaled"}, reads_files_of_images),
      saved_by_scaled_decoding, new_math, "images larger than the model's"},
-    {"loader", "keep images in host memory", change({"data.cache=memory"}, has_memory_cache), saved_by_cache, same_bits,
-     "memory for all of them"},
+    {"loader", "keep the data set in host memory", change({"data.cache=memory"}, has_memory_cache), saved_by_cache,
+     same_bits, "memory for all of it"},
     {"loader", "keep the data set on the device", change({"data.cache=device"}, loads_without_disk_cache), saves(0.9),
      same_bits, "memory for all of it"},
     {"loader", "finish images on the device", finish_on_device, saved_by_finish_on_device, same_math, ""},

@@ -96,7 +96,7 @@ void describe_files(V& v, DataConfig& c) {
   v.section("parquet", c.parquet, "Columns and rows of parquet.");
   v.field("partitions", c.partitions,
           "parquet with shuffle: parts of the random order, from which each step draws equally. Ranks read only their "
-          "own parts if ranks × accumulation divides this.",
+          "own parts if ranks × accumulation divides this, and this divides the samples of a step.",
           in_range(1, 4096));
   v.field("shuffle_window", c.shuffle_window,
           "parquet with shuffle: samples that are mixed, over all partitions; their row groups are in memory together.",

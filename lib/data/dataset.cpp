@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <limits>
 #include <map>
 #include <mutex>
 
@@ -44,7 +45,8 @@ std::shared_ptr<const Dataset> opened(const DataConfig& data, const ModelNeeds& 
   // The training data is in it because evaluation data must have its classes.
   return all.get(fmt::format("{} {} {} {} {} {} {} {} {} {}\n{}", word_of(data.dataset), word_of(data.decode),
                              data.token_bits.value_or(0), model.context, model.vocabulary, files->number(),
-                             data.memory_limit.count, word_of(data.cache.kind), to_json(data.parquet).dump(),
+                             data.memory_limit.count, word_of(data.cache.kind),
+                             Json{to_json(data.parquet), data.shuffle, data.shuffle_window, data.partitions}.dump(),
                              data.path.value_or(""), path),
                  open);
 }
@@ -90,12 +92,18 @@ std::shared_ptr<const Dataset> open_storable(const DataConfig& data, const Model
                                .columns = data.parquet,
                                .memory_limit = data.memory_limit.count,
                                .keep_in_memory = data.cache == CacheKind::memory,
-                               .ahead = data.shuffle_window,
+                               .window = data.shuffle ? data.shuffle_window : 1,
+                               .partitions = data.shuffle ? data.partitions : 1,
                                .training = images,
                                .files = std::move(files)});
   if (data.dataset == DatasetKind::tar) return open_tar(path, data.decode, std::move(files));
   if (is_text(data.dataset)) return open_text(data, model, path, std::move(files));
   return open_packed(path, {.decode = data.decode, .training = images, .files = std::move(files)});
+}
+
+/// Without a recipe there is no limit of memory either.
+ParquetOptions unlimited(std::shared_ptr<DataFiles> files) {
+  return {.memory_limit = std::numeric_limits<int64_t>::max(), .files = std::move(files)};
 }
 
 }  // namespace
@@ -135,7 +143,7 @@ std::shared_ptr<const ImageDataset> open_images(const std::string& path, std::sh
   if (is_remote(path)) {
     if (!files) files = local_data_files();
     if (!files->find(kTarEnding, path).empty()) return open_tar(path, DecodeKind::exact, std::move(files));
-    if (!files->find(kParquetEnding, path).empty()) return open_parquet(path, {.files = std::move(files)});
+    if (!files->find(kParquetEnding, path).empty()) return open_parquet(path, unlimited(std::move(files)));
     return open_packed(path, {.files = std::move(files)});
   }
   const auto names = fs::is_directory(path) ? names_in_folder(path, ExitCode::data) : std::vector<std::string>{path};
@@ -145,7 +153,7 @@ std::shared_ptr<const ImageDataset> open_images(const std::string& path, std::sh
   const auto has = [&](const auto& fits) { return std::any_of(names.begin(), names.end(), fits); };
   if (has(ends_in(kPackEnding))) return open_packed(path, {});
   if (has(ends_in(kTarEnding))) return open_tar(path, DecodeKind::exact);
-  if (has(ends_in(kParquetEnding))) return open_parquet(path, {});
+  if (has(ends_in(kParquetEnding))) return open_parquet(path, unlimited(nullptr));
   if (has(has_cifar10_name)) return read_cifar10(path);
   return open_image_folder(path, {});
 }

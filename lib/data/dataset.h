@@ -110,7 +110,7 @@ struct ParquetOptions {
   ParquetConfig columns = {};               ///< which columns, and which rows
   int64_t memory_limit = int64_t{4} << 30;  ///< of row groups in memory, in bytes
   bool keep_in_memory = false;              ///< also when all of their rows were used, as far as the limit allows
-  int64_t ahead = 4096;                     ///< samples to be announced, if the files are remote
+  int64_t window = 4096, partitions = 8;    ///< of the order (stream_order.h)
   const ImageDataset* training = nullptr;   ///< the data set whose classes it must have; null: any
   std::shared_ptr<DataFiles> files = nullptr;
 };

@@ -37,7 +37,7 @@ BufferFormat buffer_format(const DataSpec& data, const LoaderSettings& settings,
 
 namespace {
 
-/// Else every sample would be read with a row group of its own.
+/// Otherwise each sample would read its row group again.
 void require_runs_fit(const DataSpec& data, int64_t memory_limit) {
   const auto runs = data.dataset->runs();
   if (runs.empty()) return;
@@ -45,7 +45,7 @@ void require_runs_fit(const DataSpec& data, int64_t memory_limit) {
                 mean = std::max<int64_t>(1, data.samples() / static_cast<int64_t>(runs.size())),
                 window = std::max<int64_t>(1, data.shuffle_window / data.partitions);
   const int64_t at_once =
-      std::min(data.shuffle ? own * ((window + mean - 1) / mean) : int64_t{1}, static_cast<int64_t>(runs.size()));
+      std::min(data.shuffle ? own * ((window + mean - 1) / mean + 1) : int64_t{1}, static_cast<int64_t>(runs.size()));
   if (const int64_t bytes = at_once * data.dataset->run_bytes(); bytes > memory_limit)
     throw UserError(
         fmt::format("the row groups that are in use at once must fit into data.memory_limit; raise it, lower "

@@ -24,7 +24,7 @@ class RemoteStore;
 /// Whether the path is in object storage: s3://bucket/key.
 bool is_remote(std::string_view path);
 
-/// What this process read of remote files since it began.
+/// What was read of remote files since they were first opened.
 struct StorageUse {
   int64_t fetched_bytes = 0;  ///< from afar, also what was fetched in vain
   int64_t requests = 0, retries = 0;

@@ -132,12 +132,16 @@ class CachedFile : public DataFile {
   void expect(int64_t offset, int64_t bytes) const override {
     if (bytes == 0) return;
     const int64_t first = offset / kCacheBlock, end = (offset + bytes - 1) / kCacheBlock + 1;
+    {
+      const std::lock_guard lock(mutex_);
+      if (announced_.contains({first, end})) return;  // what is under way must be asked for as it was announced
+    }
     auto runs = runs_now(first, end);
     for (const Run& run : runs)
       if (!run.is_near) far_->expect(run.begin * kCacheBlock, static_cast<int64_t>(run_bytes(run)));
     const std::lock_guard lock(mutex_);
     if (announced_.size() >= kMostAnnounced) announced_.clear();
-    announced_[{first, end}] = std::move(runs);
+    announced_.try_emplace({first, end}, std::move(runs));
   }
   int64_t reads_ahead() const override { return far_->reads_ahead(); }
 

@@ -13,7 +13,8 @@ struct ReadSpeed {
   int64_t reads = 0;
   double active_s = 0;   ///< with at least one read under way
   double reading_s = 0;  ///< sum over the reads
-  /// Of the reads' times, within 10 %: the fastest twentieth, the median, and the slowest hundredth.
+  /// Of the times of the reads that bring most bytes, which are all about as long: the fastest twentieth, the median
+  /// and the slowest hundredth, within 10 %.
   double fast_ms = 0, median_ms = 0, slow_ms = 0;
 
   /// How many reads are under way at once, on average.
@@ -26,29 +27,37 @@ class ReadTimes {
   /// Counts one read while it lives.
   class Read {
    public:
-    explicit Read(ReadTimes& times) : times_(times), began_(times.begin()) {}
-    ~Read() { times_.end(began_); }
+    Read(ReadTimes& times, int64_t bytes) : times_(times), bytes_(bytes), began_(times.begin()) {}
+    ~Read() { times_.end(began_, bytes_); }
     Read(const Read&) = delete;
     Read& operator=(const Read&) = delete;
 
    private:
     ReadTimes& times_;
+    int64_t bytes_;
     Clock::time_point began_;
   };
 
   ReadSpeed speed() const;
   /// For tests.
-  void add(double seconds);
+  void add(double seconds, int64_t bytes);
 
  private:
-  Clock::time_point begin();
-  void end(Clock::time_point began);
-  double percentile_ms(double share) const;
-
   static constexpr int kOfOctave = 8;     ///< bins
   static constexpr double kLeast = 1e-4;  ///< seconds
+  static constexpr size_t kSizes = 16;    ///< classes of length, by powers of four
+
+  struct OfSize {
+    std::array<int64_t, 25 * kOfOctave> bins{};
+    int64_t reads = 0, bytes = 0;
+    double percentile_ms(double share) const;
+  };
+
+  Clock::time_point begin();
+  void end(Clock::time_point began, int64_t bytes);
+
   mutable std::mutex mutex_;
-  std::array<int64_t, 25 * kOfOctave> bins_{};
+  std::array<OfSize, kSizes> sizes_{};
   int64_t reads_ = 0, under_way_ = 0;
   double active_s_ = 0, reading_s_ = 0;
   Clock::time_point active_since_;

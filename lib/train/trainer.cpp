@@ -183,6 +183,11 @@ void Trainer::add_storage(const std::optional<StorageUse>& now, PendingRecord& r
     record.set(Metric::cache_hit_pct, 100 * static_cast<double>(hit) / static_cast<double>(hit + missed));
 }
 
+/// What was read until now is not of a step.
+void Trainer::forget_storage() {
+  if (plan_.data.files) storage_ = plan_.data.files->use().value_or(StorageUse());
+}
+
 void Trainer::after_step(PendingRecord record, ObservedStep* observed) {
   std::optional<TraceRange> range(std::in_place, "record");
   const auto stats = batches_->take_stats();
@@ -228,7 +233,10 @@ void Trainer::after_step(PendingRecord record, ObservedStep* observed) {
     work();
     seconds += seconds_since(began);
   };
-  if (evaluates) timed(outcome_.between.evaluation_s, [&] { evaluate(); });
+  if (evaluates) {
+    timed(outcome_.between.evaluation_s, [&] { evaluate(); });
+    forget_storage();
+  }
   if (saves) timed(outcome_.between.checkpoint_s, [&] { save_checkpoint(); });
   outcome_.wall_s = wall_s_before_ + seconds_since(started_);
   outcome_.training_s = outcome_.wall_s - outcome_.evaluation_s;

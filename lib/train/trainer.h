@@ -130,6 +130,7 @@ class Trainer {
   void agree();
   void add_memory_and_traffic(PendingRecord& record);
   void add_storage(const std::optional<StorageUse>& now, PendingRecord& record);
+  void forget_storage();
 
   // trainer_evaluation.cpp
   bool evaluation_due() const;

@@ -22,6 +22,7 @@ void Trainer::open_batches() {
   batches_.reset();  // release its memory first
   const MemoryScope scope({.use = MemoryUse::batches, .phase = "opening the data"});
   batches_ = plan_.open_batches(plan_.data, {outcome_.steps, plan_.steps}, bad_samples_);
+  forget_storage();
 }
 
 std::vector<RefusedSample> Trainer::bad_samples() const {

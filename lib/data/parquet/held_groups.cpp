@@ -1,6 +1,7 @@
 #include "data/parquet/held_groups.h"
 
 #include <algorithm>
+#include <iterator>
 
 namespace trainopt {
 
@@ -8,7 +9,7 @@ std::shared_ptr<const RowGroup> HeldGroups::use(int64_t group, int64_t row, int6
   std::unique_lock lock(mutex_);
   auto& place = entries_[group];
   const bool is_first = !place;
-  if (is_first) place = std::make_shared<Entry>(Entry{.unused = rows});
+  if (is_first) place = std::make_shared<Entry>(Entry{.rows = rows});
   const std::shared_ptr<Entry> entry = place;
   if (is_first) {
     lock.unlock();
@@ -17,15 +18,24 @@ std::shared_ptr<const RowGroup> HeldGroups::use(int64_t group, int64_t row, int6
   }
   was_read_.wait(lock, [&] { return entry->data || entry->failure; });
   if (entry->failure) std::rethrow_exception(entry->failure);
-  entry->last_use = ++uses_;
   const auto data = entry->data;
-  if (!entry->used[static_cast<size_t>(row)]) {
-    entry->used[static_cast<size_t>(row)] = true;
-    --entry->unused;
-  }
+  count_use(*entry, row);
   const auto found = entries_.find(group);
   if (entry->unused == 0 && !keep_ && found != entries_.end() && found->second == entry) drop(found);
   return data;
+}
+
+/// A row that is used again belongs to another epoch, in which all rows are used once more.
+void HeldGroups::count_use(Entry& entry, int64_t row) {
+  entry.last_use = ++uses_;
+  auto used = entry.used.begin() + row;
+  if (*used) {
+    entry.used.assign(entry.used.size(), false);
+    entry.unused = entry.rows;
+    used = entry.used.begin() + row;
+  }
+  *used = true;
+  --entry.unused;
 }
 
 /// Without the lock until the group is there.
@@ -50,6 +60,7 @@ void HeldGroups::read_into(int64_t group, Entry& entry, const Read& read) {
       entry.used.resize(static_cast<size_t>(data->rows()));
       entry.last_use = ++uses_;
       bytes_ += data->bytes();
+      if (!keep_) drop_stale();
       drop_beyond_limit(group);
     }
   }
@@ -59,6 +70,14 @@ void HeldGroups::read_into(int64_t group, Entry& entry, const Read& read) {
 void HeldGroups::drop(Entries::iterator entry) {
   bytes_ -= entry->second->data->bytes();
   entries_.erase(entry);
+}
+
+void HeldGroups::drop_stale() {
+  for (auto each = entries_.begin(); each != entries_.end();) {
+    const auto next = std::next(each);
+    if (each->second->data && each->second->last_use + stale_after_ < uses_) drop(each);
+    each = next;
+  }
 }
 
 void HeldGroups::drop_beyond_limit(int64_t except) {

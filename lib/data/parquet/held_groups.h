@@ -1,5 +1,5 @@
-// The row groups that are in memory: each is read once, by the first thread that needs one of its rows, and let go when
-// all of its rows were used.
+// The row groups in memory: the first thread that needs a row of a group reads it, and it is let go when all of its
+// rows were used.
 #pragma once
 
 #include "data/parquet/parquet_file.h"
@@ -20,9 +20,10 @@ class HeldGroups {
  public:
   using Read = std::function<std::shared_ptr<const RowGroup>()>;
 
-  /// Beyond `most_bytes` the group that was not used for longest is let go. `keep`: others stay although all of their
-  /// rows were used.
-  HeldGroups(int64_t most_bytes, bool keep) : most_bytes_(most_bytes), keep_(keep) {}
+  /// Beyond `most_bytes` the group that was not used for longest is let go, and so is a group that was not used for
+  /// `stale_after` uses of others: its other rows are not needed here. `keep`: only the limit counts.
+  HeldGroups(int64_t most_bytes, int64_t stale_after, bool keep)
+      : most_bytes_(most_bytes), stale_after_(stale_after), keep_(keep) {}
 
   /// The group, for the use of one of the `rows` that are used of it; calls `read` if no thread has or is reading it.
   /// Throws what `read` throws: a BadSample each time, without reading again.
@@ -35,17 +36,20 @@ class HeldGroups {
   struct Entry {
     std::shared_ptr<const RowGroup> data;  ///< null while it is read
     std::exception_ptr failure;
-    std::vector<bool> used;  ///< rows
-    int64_t unused;          ///< rows
+    int64_t rows;            ///< that are used in an epoch
+    std::vector<bool> used;  ///< rows, since the last of these passes began
+    int64_t unused = rows;
     int64_t last_use = 0;
   };
   using Entries = std::map<int64_t, std::shared_ptr<Entry>>;
 
   void read_into(int64_t group, Entry& entry, const Read& read);
   void drop(Entries::iterator entry);
+  void count_use(Entry& entry, int64_t row);
+  void drop_stale();
   void drop_beyond_limit(int64_t except);
 
-  int64_t most_bytes_;
+  int64_t most_bytes_, stale_after_;
   bool keep_;
   mutable std::mutex mutex_;
   std::condition_variable was_read_;

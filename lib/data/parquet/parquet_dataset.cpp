@@ -10,12 +10,15 @@
 #include "data/shards.h"
 
 #include <algorithm>
+#include <atomic>
 #include <memory>
 #include <mutex>
 #include <vector>
 
 namespace trainopt {
 namespace {
+
+constexpr const char* kNoLabel = "the label is missing, negative, or larger than the file says";
 
 /// A row group, or those of its rows that the filter leaves.
 struct GroupRows {
@@ -31,9 +34,8 @@ class Parquet : public ImageDataset {
  public:
   Parquet(const std::string& path, const ParquetOptions& options)
       : decode_(options.decode == DecodeKind::scaled ? DecodeSize::reduced : DecodeSize::full),
-        ahead_(options.ahead),
-        columns_(options.columns),
-        held_(options.memory_limit, options.keep_in_memory) {
+        ahead_(options.window),
+        columns_(options.columns) {
     const auto storage = options.files ? options.files : local_data_files();
     files_ = open_files(*storage, kParquetEnding, path, [&](std::unique_ptr<const DataFile> file) {
       return std::make_unique<const ParquetFile>(std::move(file), options.columns, options.memory_limit);
@@ -43,6 +45,12 @@ class Parquet : public ImageDataset {
       add_groups(*file);
     }
     if (size_ == 0) throw UserError(fmt::format("there are no rows{}: {}", why_none(), path), ExitCode::data);
+    // A window's rows and those of the row group that it ends with, of all partitions: so many rows are used at most
+    // between two of one row group.
+    const int64_t most_rows = *std::max_element(runs_.begin(), runs_.end());
+    held_ = std::make_unique<HeldGroups>(options.memory_limit, 2 * (options.window + options.partitions * most_rows),
+                                         options.keep_in_memory);
+    announced_ = std::make_unique<std::atomic<bool>[]>(groups_.size());
     classes_ = find_classes();
     if (options.training && options.training->class_names() != class_names())
       throw UserError(
@@ -68,13 +76,9 @@ class Parquet : public ImageDataset {
     const auto [group, row] = find(sample);
     const auto number = static_cast<size_t>(group - groups_.data());
     const std::lock_guard lock(labels_mutex_);
-    if (labels_[number].empty()) {
-      const auto labels = labels_of(*group);
-      labels_[number] = {labels.begin(), labels.end()};
-    }
+    if (labels_[number].empty()) labels_[number] = labels_of(*group);
     const int64_t found = labels_[number][static_cast<size_t>(row)];
-    if (found < 0)
-      throw UserError(fmt::format("the label is missing or negative: {}", name_of(sample)), ExitCode::data);
+    if (!is_class(found)) throw UserError(fmt::format("{}: {}", kNoLabel, name_of(sample)), ExitCode::data);
     return found;
   }
   ImageSize size_of(int64_t sample, LoadScratch& scratch) const override {
@@ -94,7 +98,7 @@ class Parquet : public ImageDataset {
             LoadScratch& scratch) const override {
     const auto [data, row] = used(sample, scratch);
     const auto image = data->image(row);
-    if (data->labels[static_cast<size_t>(row)] < 0) throw BadSample("the label is missing or negative");
+    if (!is_class(data->labels[static_cast<size_t>(row)])) throw BadSample(kNoLabel);
     if (image.empty()) throw BadSample("the image is missing");
     if (!data->size) return pipeline.run_encoded(image, decode_, key, destination, scratch.image);
     if (data->size != uniform_) throw SizeMismatch("the lists of pixels differ in length between row groups");
@@ -103,14 +107,15 @@ class Parquet : public ImageDataset {
   }
   std::span<const int64_t> runs() const override { return runs_; }
   int64_t run_bytes() const override {
-    int64_t bytes = 0;
-    for (const auto& each : groups_) bytes += each.file->images(each.group).decoded_bytes;
+    int64_t bytes = uniform_ ? size_ * uniform_->height * uniform_->width * 3 : 0;
+    for (const auto& each : groups_) bytes += uniform_ ? 0 : each.file->images(each.group).decoded_bytes;
     return bytes / static_cast<int64_t>(groups_.size());
   }
   int64_t samples_ahead() const override { return first().reads_ahead() > 0 ? ahead_ : 0; }
   void expect(int64_t sample) const override {
     const GroupRows& group = *find(sample).first;
-    if (!held_.has(&group - groups_.data())) group.file->expect(group.group);
+    const auto number = &group - groups_.data();
+    if (!held_->has(number) && !announced_[static_cast<size_t>(number)].exchange(true)) group.file->expect(group.group);
   }
   DataIdentity identity() const override {
     Checksum all;
@@ -139,14 +144,15 @@ class Parquet : public ImageDataset {
     const StageTimer timer(scratch.image.times.read_ns);
     const auto [group, row] = find(sample);
     const int64_t number = group - groups_.data(), rows = runs_[static_cast<size_t>(number)];
-    return {held_.use(number, row, rows, [&] { return read(number); }), row};
+    return {held_->use(number, row, rows, [&] { return read(number); }), row};
   }
 
   std::shared_ptr<const RowGroup> read(int64_t number) const {
     const GroupRows& group = groups_[static_cast<size_t>(number)];
     auto data = std::make_shared<const RowGroup>(group.file->read(group.group));
+    announced_[static_cast<size_t>(number)] = false;
     const std::lock_guard lock(labels_mutex_);
-    labels_[static_cast<size_t>(number)] = {data->labels.begin(), data->labels.end()};
+    labels_[static_cast<size_t>(number)] = data->labels;
     return data;
   }
 
@@ -159,11 +165,21 @@ class Parquet : public ImageDataset {
     }
   }
 
-  static std::vector<int64_t> labels_of(const GroupRows& group) {
+  bool is_class(int64_t label) const { return label >= 0 && label < classes_; }
+
+  static std::vector<int32_t> labels_of(const GroupRows& group) {
     try {
       return group.file->labels(group.group);
     } catch (const BadSample& bad) {
       throw UserError(fmt::format("{}: {}", group.file->name(), bad.what()), ExitCode::data);
+    }
+  }
+
+  static std::optional<std::vector<int32_t>> kept_of(const ParquetFile& file, int64_t group) {
+    try {
+      return file.kept_rows(group);
+    } catch (const BadSample& bad) {
+      throw UserError(fmt::format("{}: {}", file.name(), bad.what()), ExitCode::data);
     }
   }
 
@@ -180,7 +196,7 @@ class Parquet : public ImageDataset {
 
   void add_groups(const ParquetFile& file) {
     for (int64_t group = 0; group < static_cast<int64_t>(file.groups().size()); ++group) {
-      auto kept = file.kept_rows(group);
+      auto kept = kept_of(file, group);
       const int64_t all = file.groups()[static_cast<size_t>(group)].rows,
                     rows = kept ? static_cast<int64_t>(kept->size()) : all;
       if (rows == 0) continue;
@@ -197,26 +213,29 @@ class Parquet : public ImageDataset {
                : "";
   }
 
-  /// As many as have names, or as the largest label says: from the files' statistics, or else from the labels.
+  /// The largest label of a group's rows: from the file's statistics, or else from the labels.
+  static double largest_label(const GroupRows& group) {
+    const ParquetChunk& chunk = group.file->label_chunk(group.group);
+    if (!group.kept && chunk.most && *chunk.least >= 0) return *chunk.most;
+    const auto labels = labels_of(group);
+    if (!group.kept) return *std::max_element(labels.begin(), labels.end());
+    int32_t largest = -1;
+    for (const int32_t row : *group.kept) largest = std::max(largest, labels[static_cast<size_t>(row)]);
+    return largest;
+  }
+
+  /// As many as have names, or as the largest label says.
   int64_t find_classes() const {
-    int64_t largest = -1;
-    for (const auto& each : groups_) {
-      const ParquetChunk& chunk = each.file->label_chunk(each.group);
-      if (chunk.most && *chunk.least >= 0) {
-        largest = std::max(largest, static_cast<int64_t>(*chunk.most));
-        continue;
-      }
-      const auto labels = labels_of(each);
-      largest = std::max(largest, *std::max_element(labels.begin(), labels.end()));
-    }
+    double largest = -1;
+    for (const auto& each : groups_) largest = std::max(largest, largest_label(each));
     const auto named = static_cast<int64_t>(class_names().size());
-    if (largest >= (named > 0 ? named : kMostClasses))
-      throw UserError(fmt::format("the labels go up to {}, and {}: {}", with_commas(largest),
+    if (!(largest < static_cast<double>(named > 0 ? named : kMostClasses)))
+      throw UserError(fmt::format("the labels go up to {:.0f}, and {}: {}", largest,
                                   named > 0 ? fmt::format("the file names {}", counted(named, "class", "es"))
                                             : fmt::format("there can be {} classes at most", kMostClasses),
                                   first().name()),
                       ExitCode::data);
-    return std::max<int64_t>(1, std::max(named, largest + 1));
+    return std::max<int64_t>(1, std::max(named, static_cast<int64_t>(largest) + 1));
   }
 
   DecodeSize decode_;
@@ -227,7 +246,8 @@ class Parquet : public ImageDataset {
   std::vector<int64_t> runs_;
   int64_t size_ = 0, classes_ = 0;
   std::optional<ImageSize> uniform_;
-  mutable HeldGroups held_;
+  std::unique_ptr<HeldGroups> held_;
+  std::unique_ptr<std::atomic<bool>[]> announced_;  ///< of each group, until it is read
   mutable std::mutex labels_mutex_;
   mutable std::vector<std::vector<int32_t>> labels_;  ///< of each group; empty until they are needed
 };

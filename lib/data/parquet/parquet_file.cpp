@@ -6,11 +6,14 @@
 #include "base/units.h"
 #include "data/image/decode.h"
 #include "data/parquet/parquet_library.h"
+#include "data/shards.h"
 
 #include <fmt/ranges.h>
 
 #include <algorithm>
 #include <limits>
+#include <new>
+#include <stdexcept>
 
 namespace trainopt {
 namespace {
@@ -21,12 +24,11 @@ constexpr int64_t kMostRows = std::numeric_limits<int32_t>::max();
 std::vector<std::string> names_in(const std::string& metadata, const std::string& label) {
   std::vector<std::string> names;
   const Json parsed = Json::parse(metadata, nullptr, /*allow_exceptions=*/false);
-  const Json::json_pointer place("/info/features/" + label + "/names");
-  if (parsed.is_discarded() || !parsed.contains(place) || !parsed[place].is_array()) return names;
-  for (const Json& name : parsed[place]) {
-    if (!name.is_string()) return {};
-    names.push_back(name.get<std::string>());
-  }
+  const auto place = Json::json_pointer("/info/features") / label / "names";
+  if (parsed.is_discarded() || !parsed.contains(place)) return names;
+  const Json& found = parsed[place];
+  const bool are_texts = std::all_of(found.begin(), found.end(), [](const Json& name) { return name.is_string(); });
+  if (found.is_array() && are_texts) found.get_to(names);
   return names;
 }
 
@@ -82,7 +84,8 @@ ParquetBytes rgb(const ParquetNumbers& numbers, const Pixels& pixels) {
 }  // namespace
 
 int64_t RowGroup::bytes() const {
-  return static_cast<int64_t>(images.bytes.capacity() + (images.ends.capacity() + labels.capacity()) * sizeof(int64_t));
+  return static_cast<int64_t>(images.bytes.capacity() + images.ends.capacity() * sizeof(int64_t) +
+                              labels.capacity() * sizeof(int32_t));
 }
 
 std::span<const uint8_t> RowGroup::image(int64_t row) const {
@@ -92,12 +95,15 @@ std::span<const uint8_t> RowGroup::image(int64_t row) const {
 }
 
 ParquetFile::ParquetFile(std::shared_ptr<const DataFile> file, const ParquetConfig& config, int64_t memory_limit)
-    : file_(std::move(file)), reader_(open_parquet_reader(file_, memory_limit)), filter_(config.filter) {
+    : file_(std::move(file)),
+      reader_(open_parquet_reader(file_, memory_limit)),
+      memory_limit_(memory_limit),
+      filter_(config.filter) {
   image_ = find_image(config.image);
   label_ = find_label(config.label);
   if (filter_.column) filter_column_ = find_filter(filter_);
   class_names_ = names_in(reader_->layout().huggingface, column(label_).name);
-  check_groups(memory_limit);
+  check_groups();
 }
 
 void ParquetFile::refuse(const std::string& what) const {
@@ -170,55 +176,75 @@ int64_t ParquetFile::find_filter(const ParquetFilter& filter) const {
   return *found;
 }
 
-void ParquetFile::check_groups(int64_t memory_limit) const {
-  for (size_t group = 0; group < groups().size(); ++group) {
-    const int64_t bytes = images(static_cast<int64_t>(group)).decoded_bytes, rows = groups()[group].rows;
-    if (bytes > memory_limit)
-      throw UserError(
-          fmt::format("row group {} takes more memory than data.memory_limit allows; raise it, or write the file with "
-                      "smaller row groups: {}, {} and {}: {}",
-                      group, counted(rows, "row"), human_bytes(static_cast<double>(bytes)),
-                      human_bytes(static_cast<double>(memory_limit)), name()),
-          ExitCode::data);
-    if (rows < 0 || rows > kMostRows || bytes < 0)
+void ParquetFile::check_groups() const {
+  for (int64_t group = 0; group < static_cast<int64_t>(groups().size()); ++group) {
+    const int64_t rows = groups()[static_cast<size_t>(group)].rows;
+    if (rows < 0 || rows > kMostRows)
       throw UserError(fmt::format("row group {} says that it has {} rows: {}", group, rows, name()), ExitCode::data);
+    for (const int64_t index : {image_, label_, filter_column_}) {
+      if (index < 0) continue;
+      const ParquetChunk& each = chunk(group, index);
+      if (each.offset < 0 || each.bytes < 0 || each.offset > file_->size() - each.bytes || each.decoded_bytes < 0)
+        throw UserError(fmt::format("row group {} lies outside the file: {}", group, name()), ExitCode::data);
+    }
+    if (images(group).decoded_bytes > memory_limit_) refuse_memory(group);
+  }
+}
+
+void ParquetFile::refuse_memory(int64_t group) const {
+  throw UserError(fmt::format("row group {} takes more memory than data.memory_limit allows; raise it, or write the "
+                              "file with smaller row groups: {}, the limit is {}: {}",
+                              group, counted(groups()[static_cast<size_t>(group)].rows, "row"),
+                              human_bytes(static_cast<double>(memory_limit_)), name()),
+                  ExitCode::data);
+}
+
+/// What `read` returns; throws UserError for what the machine lacks, BadSample for what is wrong with the file.
+template <class Read>
+auto ParquetFile::guarded(int64_t group, int64_t index, Read read) const {
+  try {
+    return read();
+  } catch (const UserError&) {
+    throw;
+  } catch (const BrokenInvariant&) {
+    throw;
+  } catch (const std::bad_alloc&) {
+    throw;
+  } catch (const std::length_error&) {
+    refuse_memory(group);
+  } catch (const std::exception& error) {
+    throw BadSample(fmt::format("the column {} of row group {} cannot be read: {}", column(index).name, group,
+                                readable(error.what())));
   }
 }
 
 RowGroup ParquetFile::read(int64_t group) const {
   RowGroup read;
-  try {
-    if (has_pixels()) {
-      const ParquetNumbers numbers = reader_->read_numbers(group, image_);
-      const Pixels pixels = pixels_of(numbers);
-      read.size = pixels.size;
-      read.images = rgb(numbers, pixels);
-    } else {
+  guarded(group, image_, [&] {
+    if (!has_pixels()) {
       read.images = reader_->read_bytes(group, image_);
+      return;
     }
-  } catch (const UserError&) {
-    throw;
-  } catch (const std::exception& error) {
-    throw BadSample(
-        fmt::format("the column {} of row group {} cannot be read: {}", column(image_).name, group, error.what()));
-  }
+    const ParquetNumbers numbers = reader_->read_numbers(group, image_);
+    const Pixels pixels = pixels_of(numbers);
+    read.size = pixels.size;
+    read.images = rgb(numbers, pixels);
+  });
   read.labels = labels(group);
   return read;
 }
 
-std::vector<int64_t> ParquetFile::labels(int64_t group) const {
-  try {
+std::vector<int32_t> ParquetFile::labels(int64_t group) const {
+  return guarded(group, label_, [&] {
     const ParquetNumbers numbers = reader_->read_numbers(group, label_);
-    std::vector<int64_t> labels;
-    for (size_t row = 0; row < numbers.values.size(); ++row)
-      labels.push_back(numbers.missing[row] ? -1 : static_cast<int64_t>(numbers.values[row]));
+    std::vector<int32_t> labels;
+    for (size_t row = 0; row < numbers.values.size(); ++row) {
+      const double value = numbers.values[row];
+      const bool is_label = !numbers.missing[row] && value >= 0 && value < kMostClasses;
+      labels.push_back(is_label ? static_cast<int32_t>(value) : -1);
+    }
     return labels;
-  } catch (const UserError&) {
-    throw;
-  } catch (const std::exception& error) {
-    throw BadSample(
-        fmt::format("the column {} of row group {} cannot be read: {}", column(label_).name, group, error.what()));
-  }
+  });
 }
 
 std::optional<std::vector<int32_t>> ParquetFile::kept_rows(int64_t group) const {
@@ -227,20 +253,14 @@ std::optional<std::vector<int32_t>> ParquetFile::kept_rows(int64_t group) const 
                max = filter_.max.value_or(std::numeric_limits<double>::infinity());
   const ParquetChunk& range = chunk(group, filter_column_);
   if (range.least && (*range.most < min || *range.least > max)) return std::vector<int32_t>();
-  try {
+  return guarded(group, filter_column_, [&] {
     const ParquetNumbers numbers = reader_->read_numbers(group, filter_column_);
     std::vector<int32_t> kept;
     for (size_t row = 0; row < numbers.values.size(); ++row)
       if (!numbers.missing[row] && numbers.values[row] >= min && numbers.values[row] <= max)
         kept.push_back(static_cast<int32_t>(row));
-    return kept;
-  } catch (const UserError&) {
-    throw;
-  } catch (const std::exception& error) {
-    throw UserError(fmt::format("the column {} of row group {} cannot be read: {}: {}", *filter_.column, group, name(),
-                                error.what()),
-                    ExitCode::data);
-  }
+    return std::optional(std::move(kept));
+  });
 }
 
 void ParquetFile::expect(int64_t group) const {

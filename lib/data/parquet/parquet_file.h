@@ -21,7 +21,7 @@ namespace trainopt {
 struct RowGroup {
   ParquetBytes images;            ///< files, or pixels
   std::optional<ImageSize> size;  ///< of pixels (8-bit RGB, row by row)
-  std::vector<int64_t> labels;    ///< -1 where there is none
+  std::vector<int32_t> labels;    ///< below kMostClasses; -1 where there is none
 
   int64_t rows() const { return static_cast<int64_t>(labels.size()); }
   int64_t bytes() const;  ///< that it takes
@@ -32,7 +32,7 @@ struct RowGroup {
 class ParquetFile {
  public:
   /// Throws UserError(data) if it is no Parquet file, has no such columns, or a row group does not fit into
-  /// `memory_limit` bytes.
+  /// `memory_limit` bytes, which is also checked when one is read.
   ParquetFile(std::shared_ptr<const DataFile> file, const ParquetConfig& config, int64_t memory_limit);
 
   const std::string& name() const { return file_->name(); }
@@ -49,8 +49,8 @@ class ParquetFile {
   /// Throws BadSample if the group is damaged, UserError(data) if the file cannot be read.
   RowGroup read(int64_t group) const;
   /// -1 where there is none. Throws as read().
-  std::vector<int64_t> labels(int64_t group) const;
-  /// The rows that the filter leaves, in order; null: all. Throws UserError(data).
+  std::vector<int32_t> labels(int64_t group) const;
+  /// The rows that the filter leaves, in order; null: all. Throws as read().
   std::optional<std::vector<int32_t>> kept_rows(int64_t group) const;
 
   int64_t reads_ahead() const { return file_->reads_ahead(); }
@@ -67,10 +67,14 @@ class ParquetFile {
   int64_t find_filter(const ParquetFilter& filter) const;
   std::optional<int64_t> find(const std::string& name) const;
   [[noreturn]] void refuse(const std::string& what) const;
-  void check_groups(int64_t memory_limit) const;
+  [[noreturn]] void refuse_memory(int64_t group) const;
+  void check_groups() const;
+  template <class Read>
+  auto guarded(int64_t group, int64_t column, Read read) const;
 
   std::shared_ptr<const DataFile> file_;
   std::unique_ptr<ParquetReader> reader_;
+  int64_t memory_limit_;
   ParquetFilter filter_;
   int64_t image_ = 0, label_ = 0, filter_column_ = -1;
   std::vector<std::string> class_names_;

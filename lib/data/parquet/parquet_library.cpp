@@ -15,24 +15,29 @@ namespace fs = std::filesystem;
 
 constexpr const char* kLibrary = "libtrainopt_parquet.so";
 
-/// In `lib` beside the program's folder or above it: so in an installation, a package and a build folder. Its plain
-/// name if it is not there: the system's loader looks for it.
-std::string find_library() {
+/// In `lib` beside the program's folder, as in an installation and a package, or in that of the build folder. Empty if
+/// it is not there.
+fs::path find_library() {
   std::error_code error;
-  const fs::path program = fs::read_symlink("/proc/self/exe", error);
-  for (fs::path folder = program.parent_path(); folder.has_relative_path(); folder = folder.parent_path())
-    if (const fs::path found = folder / "lib" / kLibrary; fs::exists(found, error)) return found.string();
-  return kLibrary;
+  const fs::path program = fs::read_symlink("/proc/self/exe", error).parent_path();
+  if (fs::path beside = program.parent_path() / "lib" / kLibrary; fs::exists(beside, error)) return beside;
+  for (fs::path folder = program; folder.has_relative_path(); folder = folder.parent_path())
+    if (fs::exists(folder / "CMakeCache.txt", error)) return folder / "lib" / kLibrary;
+  return {};
 }
 
 template <class Function>
 Function* load(const char* name) {
+  const fs::path path = find_library();
+  std::error_code error;
+  if (path.empty() || !fs::exists(path, error))
+    throw UserError(fmt::format("this program was built without Parquet: it has no {}", kLibrary), ExitCode::data);
   // Local: Arrow's symbols must not replace those of libtorch. Never closed, because Arrow has threads.
-  if (void* library = ::dlopen(find_library().c_str(), RTLD_NOW | RTLD_LOCAL))
+  if (void* library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL))
     if (void* function = ::dlsym(library, name)) return reinterpret_cast<Function*>(function);
   throw UserError(fmt::format("Parquet files are read by Arrow, which cannot be loaded; install it with pip install "
-                              "pyarrow==26.0.1, or put its folder into LD_LIBRARY_PATH: {}",
-                              ::dlerror()),
+                              "pyarrow=={}, or put its folder into LD_LIBRARY_PATH: {}",
+                              TRAINOPT_PYARROW, ::dlerror()),
                   ExitCode::data);
 }
 
@@ -46,9 +51,17 @@ std::unique_ptr<ParquetReader> open_parquet_reader(std::shared_ptr<const DataFil
   } catch (const UserError&) {
     throw;
   } catch (const std::exception& error) {
-    throw UserError(fmt::format("this is no Parquet file, or it is damaged: {}: {}", name, error.what()),
+    throw UserError(fmt::format("this is no Parquet file, or it is damaged: {}: {}", name, readable(error.what())),
                     ExitCode::data);
   }
+}
+
+std::string readable(const char* message) {
+  std::string text = message;
+  for (char& c : text)
+    if (c < ' ' || c > '~') c = ' ';
+  text.erase(text.find_last_not_of(" .:") + 1);
+  return text;
 }
 
 std::unique_ptr<ParquetOutput> create_parquet(ParquetSink sink) {

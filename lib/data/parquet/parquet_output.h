@@ -25,6 +25,6 @@ class ParquetOutput {
 using ParquetSink = std::function<void(const void* data, size_t bytes)>;
 /// The shared object's function.
 using CreateParquet = std::unique_ptr<ParquetOutput>(ParquetSink sink);
-inline constexpr const char* kCreateParquet = "trainopt_create_parquet";
+inline constexpr const char* kCreateParquet = "trainopt_create_parquet_1";
 
 }  // namespace trainopt

@@ -55,7 +55,8 @@ struct ParquetNumbers {
   std::vector<int64_t> list_lengths;
 };
 
-/// Safe to use from many threads. Throws std::runtime_error with what Arrow says, and what DataFile throws.
+/// Safe to use from many threads. Throws std::runtime_error with what Arrow says, std::length_error for what takes more
+/// than the limit of memory, and what DataFile throws.
 class ParquetReader {
  public:
   virtual ~ParquetReader() = default;
@@ -70,8 +71,9 @@ inline constexpr int64_t kParquetPiece = int64_t{4} << 20;
 /// Key of the metadata by which `trainopt data pack` knows its files.
 inline constexpr const char* kParquetComment = "trainopt";
 
-/// The shared object's function. `memory_limit`: bytes that Arrow may hold at once.
+/// The shared object's function. `memory_limit`: bytes of what one call returns, and of what Arrow holds for it.
 using OpenParquet = std::unique_ptr<ParquetReader>(std::shared_ptr<const DataFile> file, int64_t memory_limit);
-inline constexpr const char* kOpenParquet = "trainopt_open_parquet";
+/// The number changes with this header, so that a program and a shared object of different builds do not meet.
+inline constexpr const char* kOpenParquet = "trainopt_open_parquet_1";
 
 }  // namespace trainopt

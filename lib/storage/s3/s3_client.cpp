@@ -226,7 +226,7 @@ void S3Client::read(const S3Object& object, int64_t offset, std::span<uint8_t> t
                   .headers = {{"range", "bytes=" + range}}};
   if (object.has_etag) request.headers.emplace_back("if-match", object.version);
   const std::string expected = fmt::format("bytes {}/{}", range, object.bytes);
-  const ReadTimes::Read timed(counters_.reads);
+  const ReadTimes::Read timed(counters_.reads, bytes);
   send(
       request, connection, wait,
       [&](const HttpResponse& response) -> std::string {

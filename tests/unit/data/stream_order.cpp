@@ -89,14 +89,37 @@ TEST_CASE("each step draws equally from all partitions") {
   const StreamLayout layout = layout_of_300();
   const StreamOrder order(layout, 5);
   const auto runs = run_of_samples(layout);
-  std::map<int64_t, std::set<int64_t>> steps_of_run;
   for (int64_t step = 0; step < 50; ++step) {
-    std::map<int64_t, int64_t> drawn;  // by eighth of the step
     std::set<int64_t> used;
     for (int64_t i = 0; i < 64; ++i) used.insert(runs[static_cast<size_t>(order(step * 64 + i))]);
     // Eight samples of each partition's window of three runs: more than one run of each, as a rule.
     CHECK(used.size() >= 12);
     CHECK(used.size() <= 32);
+  }
+}
+
+TEST_CASE("the draws of an epoch are as even as its samples allow") {
+  // Runs of one sample in an order of their own: with a window of one, the n-th draw from a partition is its n-th
+  // place.
+  StreamLayout layout{.runs = std::vector<int64_t>(1003, 1), .partitions = 8, .window = 1, .step_samples = 20};
+  const StreamOrder in_steps(layout, 5);
+  layout.partitions = 1;
+  layout.step_samples = 1003;
+  const StreamOrder line(layout, 5);
+  std::map<int64_t, int64_t> place_of;
+  for (int64_t place = 0; place < 1003; ++place) place_of[line(place)] = place;
+  for (int64_t begin = 0; begin < 1003; begin += 20) {
+    std::map<int64_t, int64_t> drawn;
+    const int64_t end = std::min<int64_t>(1003, begin + 20);
+    for (int64_t position = begin; position < end; ++position) {
+      // The first three partitions have 126 places, the others 125.
+      const int64_t place = place_of[in_steps(position)];
+      ++drawn[place < 378 ? place / 126 : 3 + (place - 378) / 125];
+    }
+    for (int64_t partition = 0; partition < 8; ++partition) {
+      CHECK(drawn[partition] >= (end - begin) / 8);
+      CHECK(drawn[partition] <= (end - begin) / 8 + 1);
+    }
   }
 }
 

@@ -11,22 +11,25 @@ using namespace trainopt;
 TEST_CASE("percentiles of reads' times are within a tenth") {
   ReadTimes times;
   CHECK(times.speed().median_ms == 0);
-  for (int i = 1; i <= 1000; ++i) times.add(i / 1e3);
+  for (int i = 1; i <= 1000; ++i) {
+    times.add(i / 1e3, 100000);
+    times.add(0.001, 200);  // of other sizes, which bring few bytes
+  }
   const ReadSpeed speed = times.speed();
-  CHECK(speed.reads == 1000);
+  CHECK(speed.reads == 2000);
   CHECK(speed.fast_ms == Approx(50).epsilon(0.1));
   CHECK(speed.median_ms == Approx(500).epsilon(0.1));
   CHECK(speed.slow_ms == Approx(990).epsilon(0.1));
-  CHECK(speed.reading_s == Approx(500.5));
-  times.add(0);
-  times.add(1e9);
-  CHECK(times.speed().reads == 1002);
+  CHECK(speed.reading_s == Approx(501.5));
+  times.add(0, 0);
+  times.add(1e9, int64_t{1} << 62);
+  CHECK(times.speed().reads == 2002);
 }
 
 TEST_CASE("reads that overlap are under way together") {
   ReadTimes times;
   {
-    const ReadTimes::Read one(times), two(times);
+    const ReadTimes::Read one(times, 100), two(times, 100);
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
     CHECK(times.speed().active_s > 0.01);
   }

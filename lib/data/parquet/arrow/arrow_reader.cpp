@@ -1,18 +1,16 @@
 // ParquetReader by Arrow: the shared object's first function is at the end.
+#include "data/parquet/arrow/arrow_layout.h"
 #include "data/parquet/arrow/data_file_source.h"
 #include "data/parquet/parquet_reader.h"
 
 #include <arrow/memory_pool.h>
-#include <arrow/util/key_value_metadata.h>
 #include <parquet/column_reader.h>
 #include <parquet/exception.h>
 #include <parquet/file_reader.h>
-#include <parquet/metadata.h>
-#include <parquet/schema.h>
-#include <parquet/statistics.h>
 
 #include <algorithm>
 #include <array>
+#include <new>
 #include <stdexcept>
 #include <utility>
 
@@ -21,84 +19,6 @@ namespace {
 
 /// Levels and values that are decoded at once.
 constexpr int64_t kAtOnce = 1024;
-
-ParquetKind kind_of(parquet::Type::type type) {
-  switch (type) {
-    case parquet::Type::BOOLEAN:
-    case parquet::Type::INT32:
-    case parquet::Type::INT64:
-      return ParquetKind::integers;
-    case parquet::Type::FLOAT:
-    case parquet::Type::DOUBLE:
-      return ParquetKind::reals;
-    case parquet::Type::BYTE_ARRAY:
-    case parquet::Type::FIXED_LEN_BYTE_ARRAY:
-      return ParquetKind::bytes;
-    default:
-      return ParquetKind::other;
-  }
-}
-
-ParquetColumn column_of(const parquet::ColumnDescriptor& column) {
-  return {.name = column.path()->ToDotString(),
-          .type = parquet::TypeToString(column.physical_type()),
-          .kind = kind_of(column.physical_type()),
-          .levels = column.max_repetition_level()};
-}
-
-template <class Type>
-void set_range(const parquet::Statistics& statistics, ParquetChunk& chunk) {
-  const auto& typed = static_cast<const parquet::TypedStatistics<Type>&>(statistics);
-  chunk.least = static_cast<double>(typed.min());
-  chunk.most = static_cast<double>(typed.max());
-}
-
-void set_range(const parquet::ColumnChunkMetaData& metadata, ParquetChunk& chunk) {
-  const auto statistics = metadata.is_stats_set() ? metadata.statistics() : nullptr;
-  if (!statistics || !statistics->HasMinMax()) return;
-  switch (metadata.type()) {
-    case parquet::Type::BOOLEAN:
-      return set_range<parquet::BooleanType>(*statistics, chunk);
-    case parquet::Type::INT32:
-      return set_range<parquet::Int32Type>(*statistics, chunk);
-    case parquet::Type::INT64:
-      return set_range<parquet::Int64Type>(*statistics, chunk);
-    case parquet::Type::FLOAT:
-      return set_range<parquet::FloatType>(*statistics, chunk);
-    case parquet::Type::DOUBLE:
-      return set_range<parquet::DoubleType>(*statistics, chunk);
-    default:
-      return;
-  }
-}
-
-/// Where Arrow reads it from.
-ParquetChunk chunk_of(const parquet::ColumnChunkMetaData& metadata) {
-  ParquetChunk chunk;
-  chunk.offset = metadata.data_page_offset();
-  if (metadata.has_dictionary_page() && metadata.dictionary_page_offset() > 0)
-    chunk.offset = std::min(chunk.offset, metadata.dictionary_page_offset());
-  chunk.bytes = metadata.total_compressed_size();
-  chunk.decoded_bytes = metadata.total_uncompressed_size();
-  set_range(metadata, chunk);
-  return chunk;
-}
-
-ParquetLayout layout_of(const parquet::FileMetaData& metadata) {
-  ParquetLayout layout;
-  for (int i = 0; i < metadata.num_columns(); ++i) layout.columns.push_back(column_of(*metadata.schema()->Column(i)));
-  for (int i = 0; i < metadata.num_row_groups(); ++i) {
-    const auto group = metadata.RowGroup(i);
-    ParquetGroup& added = layout.groups.emplace_back(ParquetGroup{.rows = group->num_rows(), .chunks = {}});
-    for (int column = 0; column < metadata.num_columns(); ++column)
-      added.chunks.push_back(chunk_of(*group->ColumnChunk(column)));
-  }
-  if (const auto pairs = metadata.key_value_metadata()) {
-    layout.huggingface = pairs->Get("huggingface").ValueOr("");
-    layout.comment = pairs->Get(kParquetComment).ValueOr("");
-  }
-  return layout;
-}
 
 /// Calls `add(repetition level, value or null)` for each value of a column, also for missing ones.
 template <class Type, class Add>
@@ -149,14 +69,29 @@ class ListLengths {
   std::vector<int64_t> counts_, lengths_;
 };
 
+/// What decoding may produce: dictionaries and run lengths make much of few bytes.
+struct Bounds {
+  size_t rows;
+  size_t bytes;
+  size_t likely_bytes;  ///< what the file says
+
+  void check(size_t rows_so_far, size_t bytes_so_far) const {
+    if (rows_so_far > rows) throw std::runtime_error("there are more values than rows");
+    if (bytes_so_far > bytes) throw std::length_error("the limit of memory");
+  }
+};
+
 template <class Type>
-ParquetNumbers numbers(parquet::ColumnReader& column) {
+ParquetNumbers numbers(parquet::ColumnReader& column, const Bounds& bounds) {
   ParquetNumbers to;
+  const bool unsigned_ = is_unsigned(*column.descr());
   ListLengths lengths(static_cast<size_t>(column.descr()->max_repetition_level()));
   each_value<Type>(column, [&](int16_t repetition, const auto* value) {
     if (repetition == 0) to.ends.push_back(static_cast<int64_t>(to.values.size()));
+    if (to.ends.empty()) throw std::runtime_error("a row group begins within a row");
+    bounds.check(to.ends.size(), to.values.size() * sizeof(double));
     lengths.add(repetition);
-    to.values.push_back(value ? static_cast<double>(*value) : 0.0);
+    to.values.push_back(value ? number_of(*value, unsigned_) : 0.0);
     to.missing.push_back(!value);
     to.ends.back() = static_cast<int64_t>(to.values.size());
   });
@@ -165,49 +100,78 @@ ParquetNumbers numbers(parquet::ColumnReader& column) {
 }
 
 template <class Type>
-ParquetBytes bytes(parquet::ColumnReader& column) {
+ParquetBytes bytes(parquet::ColumnReader& column, const Bounds& bounds) {
   ParquetBytes to;
+  to.bytes.reserve(std::min(bounds.likely_bytes, bounds.bytes));
   [[maybe_unused]] const auto fixed = static_cast<size_t>(std::max(column.descr()->type_length(), 0));
   each_value<Type>(column, [&](int16_t, const auto* value) {
-    if constexpr (std::is_same_v<Type, parquet::ByteArrayType>) {
-      if (value) to.bytes.insert(to.bytes.end(), value->ptr, value->ptr + value->len);
-    } else {
-      if (value) to.bytes.insert(to.bytes.end(), value->ptr, value->ptr + fixed);
-    }
+    size_t length = fixed;
+    if constexpr (std::is_same_v<Type, parquet::ByteArrayType>) length = value ? value->len : 0;
+    bounds.check(to.ends.size() + 1, to.bytes.size() + length);
+    if (value) to.bytes.insert(to.bytes.end(), value->ptr, value->ptr + length);
     to.ends.push_back(static_cast<int64_t>(to.bytes.size()));
   });
   return to;
 }
 
-/// What `read` returns; throws what the file threw, or what Arrow said.
+/// What `read` returns; throws what the file threw, std::length_error beyond the limit of memory, or what Arrow said.
 template <class Read>
 auto guarded(Read read) {
   DataFileSource::forget();
   try {
     return read();
+  } catch (const std::bad_alloc&) {
+    throw;
+  } catch (const std::length_error&) {
+    throw;
+  } catch (const parquet::ParquetStatusException& error) {
+    DataFileSource::rethrow();
+    if (error.status().IsOutOfMemory()) throw std::length_error(error.what());
+    throw std::runtime_error(error.what());
   } catch (const std::exception& error) {
     DataFileSource::rethrow();
     throw std::runtime_error(error.what());  // Arrow's types are unknown to the program
   }
 }
 
-class ArrowReader : public ParquetReader {
+/// One reading of a file, with memory of its own, so that its limit does not depend on what other threads read.
+class Reading {
  public:
-  ArrowReader(std::shared_ptr<const DataFile> file, int64_t memory_limit)
+  Reading(const std::shared_ptr<DataFileSource>& source, int64_t memory_limit,
+          const std::shared_ptr<parquet::FileMetaData>& metadata)
       : proxy_(arrow::system_memory_pool()), pool_(&proxy_, memory_limit) {
     parquet::ReaderProperties properties(&pool_);
     properties.set_page_checksum_verification(true);
-    reader_ = parquet::ParquetFileReader::Open(std::make_shared<DataFileSource>(std::move(file)), properties);
-    layout_ = layout_of(*reader_->metadata());
+    reader_ = parquet::ParquetFileReader::Open(source, properties, metadata);
+  }
+  std::shared_ptr<parquet::ColumnReader> column(int64_t group, int64_t column) const {
+    return reader_->RowGroup(static_cast<int>(group))->Column(static_cast<int>(column));
+  }
+
+ private:
+  arrow::ProxyMemoryPool proxy_;
+  arrow::CappedMemoryPool pool_;
+  std::unique_ptr<parquet::ParquetFileReader> reader_;
+};
+
+class ArrowReader : public ParquetReader {
+ public:
+  ArrowReader(std::shared_ptr<const DataFile> file, int64_t memory_limit)
+      : source_(std::make_shared<DataFileSource>(std::move(file))), memory_limit_(memory_limit) {
+    // The footer is much smaller than the data, and its metadata stays when its memory's owner is gone.
+    metadata_ = parquet::ParquetFileReader::Open(source_)->metadata();
+    layout_ = layout_of(*metadata_);
   }
 
   const ParquetLayout& layout() const override { return layout_; }
 
   ParquetBytes read_bytes(int64_t group, int64_t column) const override {
     return guarded([&] {
-      const auto reader = column_reader(group, column);
-      ParquetBytes read = reader->type() == parquet::Type::BYTE_ARRAY ? bytes<parquet::ByteArrayType>(*reader)
-                                                                      : bytes<parquet::FLBAType>(*reader);
+      const Reading reading(source_, memory_limit_, metadata_);
+      const auto reader = reading.column(group, column);
+      const Bounds bounds = bounds_of(group, column);
+      ParquetBytes read = reader->type() == parquet::Type::BYTE_ARRAY ? bytes<parquet::ByteArrayType>(*reader, bounds)
+                                                                      : bytes<parquet::FLBAType>(*reader, bounds);
       require_rows(group, column, read.ends.size());
       return read;
     });
@@ -215,29 +179,36 @@ class ArrowReader : public ParquetReader {
 
   ParquetNumbers read_numbers(int64_t group, int64_t column) const override {
     return guarded([&] {
-      ParquetNumbers read = typed_numbers(*column_reader(group, column));
+      const Reading reading(source_, memory_limit_, metadata_);
+      ParquetNumbers read = typed_numbers(*reading.column(group, column), bounds_of(group, column));
       require_rows(group, column, read.ends.size());
       return read;
     });
   }
 
  private:
-  std::shared_ptr<parquet::ColumnReader> column_reader(int64_t group, int64_t column) const {
-    return reader_->RowGroup(static_cast<int>(group))->Column(static_cast<int>(column));
+  Bounds bounds_of(int64_t group, int64_t column) const {
+    const ParquetGroup& of_group = layout_.groups[static_cast<size_t>(group)];
+    constexpr int64_t kMostGrowth = 16;  // a damaged file may claim any
+    const ParquetChunk& chunk = of_group.chunks[static_cast<size_t>(column)];
+    return {
+        .rows = static_cast<size_t>(of_group.rows),
+        .bytes = static_cast<size_t>(memory_limit_),
+        .likely_bytes = static_cast<size_t>(std::clamp<int64_t>(chunk.decoded_bytes, 0, kMostGrowth * chunk.bytes))};
   }
 
-  static ParquetNumbers typed_numbers(parquet::ColumnReader& reader) {
+  static ParquetNumbers typed_numbers(parquet::ColumnReader& reader, const Bounds& bounds) {
     switch (reader.type()) {
       case parquet::Type::BOOLEAN:
-        return numbers<parquet::BooleanType>(reader);
+        return numbers<parquet::BooleanType>(reader, bounds);
       case parquet::Type::INT32:
-        return numbers<parquet::Int32Type>(reader);
+        return numbers<parquet::Int32Type>(reader, bounds);
       case parquet::Type::INT64:
-        return numbers<parquet::Int64Type>(reader);
+        return numbers<parquet::Int64Type>(reader, bounds);
       case parquet::Type::FLOAT:
-        return numbers<parquet::FloatType>(reader);
+        return numbers<parquet::FloatType>(reader, bounds);
       case parquet::Type::DOUBLE:
-        return numbers<parquet::DoubleType>(reader);
+        return numbers<parquet::DoubleType>(reader, bounds);
       default:
         throw std::runtime_error("the column has no numbers");
     }
@@ -250,16 +221,16 @@ class ArrowReader : public ParquetReader {
                                std::to_string(found) + " values for " + std::to_string(rows) + " rows");
   }
 
-  arrow::ProxyMemoryPool proxy_;
-  arrow::CappedMemoryPool pool_;
-  std::unique_ptr<parquet::ParquetFileReader> reader_;
+  std::shared_ptr<DataFileSource> source_;
+  int64_t memory_limit_;
+  std::shared_ptr<parquet::FileMetaData> metadata_;
   ParquetLayout layout_;
 };
 
 }  // namespace
 }  // namespace trainopt
 
-extern "C" __attribute__((visibility("default"))) std::unique_ptr<trainopt::ParquetReader> trainopt_open_parquet(
+extern "C" __attribute__((visibility("default"))) std::unique_ptr<trainopt::ParquetReader> trainopt_open_parquet_1(
     std::shared_ptr<const trainopt::DataFile> file, int64_t memory_limit) {
   return trainopt::guarded([&]() -> std::unique_ptr<trainopt::ParquetReader> {
     return std::make_unique<trainopt::ArrowReader>(std::move(file), memory_limit);

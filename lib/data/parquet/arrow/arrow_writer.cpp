@@ -137,7 +137,7 @@ class ArrowOutput : public ParquetOutput {
 }  // namespace
 }  // namespace trainopt
 
-extern "C" __attribute__((visibility("default"))) std::unique_ptr<trainopt::ParquetOutput> trainopt_create_parquet(
+extern "C" __attribute__((visibility("default"))) std::unique_ptr<trainopt::ParquetOutput> trainopt_create_parquet_1(
     trainopt::ParquetSink sink) {
   return std::make_unique<trainopt::ArrowOutput>(std::move(sink));
 }

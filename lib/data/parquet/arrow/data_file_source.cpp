@@ -25,8 +25,11 @@ class Range : public arrow::Buffer {
   std::shared_ptr<const DataFile> file_;
 };
 
+/// All pieces at once, if they are not yet announced.
 void copy_range(const DataFile& file, int64_t position, int64_t bytes, uint8_t* to) {
   std::vector<uint8_t> scratch;
+  for (int64_t begin = 0; begin < bytes; begin += kParquetPiece)
+    file.expect(position + begin, std::min(kParquetPiece, bytes - begin));
   for (int64_t begin = 0; begin < bytes; begin += kParquetPiece) {
     const auto piece = file.read(position + begin, std::min(kParquetPiece, bytes - begin), scratch);
     std::memcpy(to + begin, piece.data(), piece.size());
