@@ -100,9 +100,12 @@ bool StorageUse::more_concurrency_helps() const {
 
 std::string StorageUse::speed_text() const {
   if (speed.reads == 0) return "";
+  const auto time = [](double ms) {
+    return ms < 1000 ? fmt::format("{:.3g} ms", ms) : fmt::format("{:.3g} s", ms / 1e3);
+  };
   const std::string text =
-      fmt::format("{:.1f} MiB/s, answers in {:.3g} ms, 99 % of them within {:.3g} ms; {:.1f} of {} requests under way",
-                  mib_per_s(), speed.median_ms, speed.slow_ms, speed.under_way(), concurrency);
+      fmt::format("{:.1f} MiB/s, answers in {}, 99 % of them within {}; {:.1f} of {} requests under way", mib_per_s(),
+                  time(speed.median_ms), time(speed.slow_ms), speed.under_way(), concurrency);
   if (speed.reads < kEnoughReads) return text;
   if (!all_under_way(*this)) return text + ", so more concurrency gives nothing";
   if (is_full(*this))
