@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <bit>
+#include <iterator>
+#include <map>
 #include <mutex>
 
 namespace trainopt {
@@ -45,17 +47,22 @@ Sampler::Sampler(int64_t size, uint64_t seed, bool shuffle)
   TRAINOPT_CHECK(size >= 1);
 }
 
-/// Threads that load the same epoch share its order.
+/// Threads that load the same epoch share its order. At an epoch's end the next one is already announced.
 struct Sampler::Streams {
   StreamLayout layout;
   std::mutex mutex;
-  int64_t epoch = -1;  ///< of `last`
-  std::shared_ptr<const StreamOrder> last;
+  std::map<int64_t, std::shared_ptr<const StreamOrder>> orders;  ///< of two epochs
 
-  std::shared_ptr<const StreamOrder> order(int64_t wanted, uint64_t key) {
+  std::shared_ptr<const StreamOrder> order(int64_t epoch, uint64_t key) {
     const std::lock_guard lock(mutex);
-    if (epoch != wanted) last = std::make_shared<const StreamOrder>(layout, key), epoch = wanted;
-    return last;
+    auto& order = orders[epoch];
+    if (!order) order = std::make_shared<const StreamOrder>(layout, key);
+    const auto wanted = order;
+    if (orders.size() > 2) {  // the farther of the others goes
+      const auto first = orders.begin(), last = std::prev(orders.end());
+      orders.erase(epoch - first->first >= last->first - epoch ? first : last);
+    }
+    return wanted;
   }
 };
 
