@@ -94,9 +94,13 @@ bool is_tar(const PackSource& source, const Part& part) {
 bool is_parquet(const PackSource& source, const Part& part) {
   const ParquetFile file(open_local_file(part.path), ParquetConfig{.image = "image", .label = "label", .filter = {}},
                          std::numeric_limits<int64_t>::max());
-  int64_t images = 0;
-  for (const auto& group : file.groups()) images += group.rows;
-  return file.layout().comment == source.comment(part.shard) && images == part.images();
+  if (file.layout().comment != source.comment(part.shard) || file.layout().rows != part.images()) return false;
+  try {
+    for (size_t group = 0; group < file.groups().size(); ++group) file.read(static_cast<int64_t>(group));
+  } catch (const BadSample& bad) {
+    throw UserError(bad.what(), ExitCode::data);
+  }
+  return true;
 }
 
 bool is_of_packing(const PackSource& source, const Part& part) {

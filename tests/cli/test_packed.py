@@ -137,7 +137,7 @@ def test_what_is_refused(trainopt, digits, packed):
     source = digits / "data/digits/image_folder/test"
     packed("data.pack", source="test")
     refused = trainopt.refused
-    refused("data", "pack", source, "out", says=["must end in .pack or .tar: out"])
+    refused("data", "pack", source, "out", says=["must end in .pack, .tar or .parquet: out"])
     refused("data", "pack", source, "out.pack", "--shards", 2, says=["folder", "out.pack"])
     refused("data", "pack", source, "out.pack", "--tar", says=["contradict", "out.pack"])
     refused("data", "pack", source, "out", "--shards", 1000, says=["more files", "1000 and 355"])

@@ -321,6 +321,40 @@ def test_a_filter_of_unsigned_numbers_and_none_of_dates(trainopt, digits):
     trainopt.is_refusal(dates, 3, ["the column day (data.parquet.filter) holds no numbers"])
 
 
+def test_what_only_looks_like_images_or_numbers(trainopt, digits):
+    rows = images(digits, 20)
+    two = pa.struct([("r", pa.uint8()), ("g", pa.uint8())])
+    grey = pa.array([[[{"r": 1, "g": 2}] * 3] * 3] * 20, pa.list_(pa.list_(two)))
+    write(trainopt.folder / "a.parquet", pa.table({"image": grey, "label": [0] * 20}))
+    trainopt.is_refusal(run(trainopt, "a.parquet", "structs"), 3, ["the lists of the column image hold structs"])
+    large = pa.array([2**53 + number for number in range(20)], pa.int64())
+    write(trainopt.folder / "a.parquet", table_of(rows, {"large": large}))
+    exact = run(trainopt, "a.parquet", "large", f"data.parquet.filter={{column: large, min: {2**53 + 7}}}")
+    trainopt.is_refusal(exact, 3, ["integers beyond 2^53"])
+
+
+def test_changed_labels_are_other_data(trainopt, digits):
+    """Of the same size, with the same statistics."""
+    rows = images(digits, 40)
+    plain = {"use_dictionary": False, "compression": "none"}
+    write(trainopt.folder / "a.parquet", table_of(rows), **plain)
+    assert run(trainopt, "a.parquet", "out", "train.max_steps=2").code == 0
+    packed = trainopt("data", "pack", "a.parquet", "b.parquet", "--json")
+    assert packed.code == 0, packed
+    rows[3], rows[4] = (rows[3][0], rows[4][1]), (rows[4][0], rows[3][1])
+    write(trainopt.folder / "a.parquet", table_of(rows), **plain)
+    check_failure(run(trainopt, "a.parquet", "out", "train.max_steps=4", "checkpoint.resume=auto"), ["content"])
+    again = trainopt("data", "pack", "a.parquet", "b.parquet")
+    trainopt.is_refusal(again, 3, ["packed from other images"])
+
+
+def test_a_damaged_file_of_a_packing_is_refused(trainopt, digits):
+    source = digits / "data/digits/image_folder/train"
+    assert trainopt("data", "pack", source, "a.parquet").code == 0
+    damage(trainopt.folder / "a.parquet", row_group=0)
+    trainopt.is_refusal(trainopt("data", "pack", source, "a.parquet"), 3, ["a.parquet", "cannot be read", "remove it"])
+
+
 def test_what_is_decoded_is_limited(trainopt, digits):
     """A dictionary makes much of few bytes."""
     image = images(digits, 1)[0][0] + bytes(500_000)

@@ -4,13 +4,14 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/units.h"
-#include "data/image/decode.h"
+#include "data/parquet/listed_pixels.h"
 #include "data/parquet/parquet_library.h"
 #include "data/shards.h"
 
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <new>
 #include <stdexcept>
@@ -18,67 +19,28 @@
 namespace trainopt {
 namespace {
 
+constexpr double kLargestExact = int64_t{1} << 53;  // of the integers that a double holds
 constexpr int64_t kMostRows = std::numeric_limits<int32_t>::max();
+
+std::string printable(std::string text) {
+  for (char& c : text)
+    if ((c >= 0 && c < ' ') || c == 0x7f) c = ' ';
+  return text;
+}
 
 /// Of the label's column, as Hugging Face's datasets writes them; empty if the metadata has none.
 std::vector<std::string> names_in(const std::string& metadata, const std::string& label) {
   std::vector<std::string> names;
-  const Json parsed = Json::parse(metadata, nullptr, /*allow_exceptions=*/false);
+  constexpr int kDepth = 8;
+  const auto is_shallow = [](int depth, Json::parse_event_t, Json&) { return depth <= kDepth; };
+  const Json parsed = Json::parse(metadata, is_shallow, /*allow_exceptions=*/false);
   const auto place = Json::json_pointer("/info/features") / label / "names";
   if (parsed.is_discarded() || !parsed.contains(place)) return names;
   const Json& found = parsed[place];
   const bool are_texts = std::all_of(found.begin(), found.end(), [](const Json& name) { return name.is_string(); });
   if (found.is_array() && are_texts) found.get_to(names);
+  for (auto& name : names) name = printable(name);
   return names;
-}
-
-/// Pixels of one size from lists of numbers.
-struct Pixels {
-  ImageSize size;
-  bool planes_first;  ///< 3 × height × width
-  int64_t channels;
-};
-
-Pixels pixels_of(const ParquetNumbers& numbers) {
-  const auto& lengths = numbers.list_lengths;
-  if (std::find(lengths.begin(), lengths.end(), 0) != lengths.end())
-    throw BadSample("the lists of pixels differ in length");
-  Pixels pixels{.size = {lengths[0], lengths[1]}, .planes_first = false, .channels = 1};
-  if (lengths.size() == 3) {
-    pixels.channels = 3;
-    pixels.planes_first = lengths[2] != 3 && lengths[0] == 3;
-    if (pixels.planes_first) pixels.size = {lengths[1], lengths[2]};
-    if (!pixels.planes_first && lengths[2] != 3)
-      throw BadSample(
-          fmt::format("lists of {} × {} × {} numbers are no RGB images", lengths[0], lengths[1], lengths[2]));
-  }
-  check_image_size(pixels.size);
-  return pixels;
-}
-
-uint8_t pixel(const ParquetNumbers& numbers, int64_t index) {
-  const double value = numbers.values[static_cast<size_t>(index)];
-  if (numbers.missing[static_cast<size_t>(index)] || value < 0 || value > 255)
-    throw BadSample("a pixel is missing or not within 0 and 255");
-  return static_cast<uint8_t>(value);
-}
-
-/// 8-bit RGB, row by row.
-ParquetBytes rgb(const ParquetNumbers& numbers, const Pixels& pixels) {
-  ParquetBytes to;
-  const int64_t area = pixels.size.height * pixels.size.width, in = area * pixels.channels,
-                rows = static_cast<int64_t>(numbers.ends.size());
-  if (static_cast<int64_t>(numbers.values.size()) != rows * in) throw BadSample("a row has no pixels");
-  to.bytes.reserve(static_cast<size_t>(rows * area * 3));
-  for (int64_t row = 0; row < rows; ++row) {
-    for (int64_t i = 0; i < area; ++i)
-      for (int64_t channel = 0; channel < 3; ++channel) {
-        const int64_t interleaved = pixels.channels == 1 ? i : i * 3 + channel;
-        to.bytes.push_back(pixel(numbers, row * in + (pixels.planes_first ? channel * area + i : interleaved)));
-      }
-    to.ends.push_back(static_cast<int64_t>(to.bytes.size()));
-  }
-  return to;
 }
 
 }  // namespace
@@ -109,16 +71,21 @@ ParquetFile::ParquetFile(std::shared_ptr<const DataFile> file, const ParquetConf
 void ParquetFile::refuse(const std::string& what) const {
   std::vector<std::string> columns;
   for (const auto& each : reader_->layout().columns) columns.push_back(fmt::format("{} ({})", each.name, each.type));
-  throw UserError(fmt::format("{}; the columns of {} are: {}", what, name(), fmt::join(columns, ", ")), ExitCode::data);
+  throw UserError(printable(fmt::format("{}; the columns of {} are: {}", what, name(), fmt::join(columns, ", "))),
+                  ExitCode::data);
 }
 
-/// The column of this name, or the one that its struct or list holds.
+/// The column of this name, or the one that its struct {bytes, path} or its lists hold.
 std::optional<int64_t> ParquetFile::find(const std::string& name) const {
   const auto& columns = reader_->layout().columns;
-  for (size_t i = 0; i < columns.size(); ++i)
-    if (columns[i].name == name || columns[i].name == name + ".bytes" || columns[i].name.starts_with(name + ".list."))
-      return static_cast<int64_t>(i);
-  return {};
+  std::optional<int64_t> found;
+  for (size_t i = 0; i < columns.size(); ++i) {
+    const bool is_of_lists = columns[i].name.starts_with(name + ".list.");
+    if (columns[i].name != name && columns[i].name != name + ".bytes" && !is_of_lists) continue;
+    if (found && is_of_lists) refuse(fmt::format("the lists of the column {} hold structs, not numbers", name));
+    if (!found) found = static_cast<int64_t>(i);
+  }
+  return found;
 }
 
 int64_t ParquetFile::find_image(const std::optional<std::string>& wanted) const {
@@ -177,6 +144,12 @@ int64_t ParquetFile::find_filter(const ParquetFilter& filter) const {
 }
 
 void ParquetFile::check_groups() const {
+  int64_t all_rows = 0;
+  for (const auto& group : groups()) all_rows += group.rows;
+  if (all_rows != layout().rows)
+    throw UserError(fmt::format("the file says that it has {}, and its row groups have {}: {}",
+                                counted(layout().rows, "row"), all_rows, name()),
+                    ExitCode::data);
   for (int64_t group = 0; group < static_cast<int64_t>(groups().size()); ++group) {
     const int64_t rows = groups()[static_cast<size_t>(group)].rows;
     if (rows < 0 || rows > kMostRows)
@@ -225,10 +198,9 @@ RowGroup ParquetFile::read(int64_t group) const {
       read.images = reader_->read_bytes(group, image_);
       return;
     }
-    const ParquetNumbers numbers = reader_->read_numbers(group, image_);
-    const Pixels pixels = pixels_of(numbers);
+    ListedPixels pixels = pixels_of(reader_->read_numbers(group, image_));
     read.size = pixels.size;
-    read.images = rgb(numbers, pixels);
+    read.images = std::move(pixels.rgb);
   });
   read.labels = labels(group);
   return read;
@@ -256,6 +228,13 @@ std::optional<std::vector<int32_t>> ParquetFile::kept_rows(int64_t group) const 
   return guarded(group, filter_column_, [&] {
     const ParquetNumbers numbers = reader_->read_numbers(group, filter_column_);
     std::vector<int32_t> kept;
+    const bool is_exact = std::all_of(numbers.values.begin(), numbers.values.end(),
+                                      [](double value) { return std::abs(value) <= kLargestExact; });
+    if (!is_exact && column(filter_column_).kind == ParquetKind::integers)
+      throw UserError(fmt::format("the column {} (data.parquet.filter) has integers beyond 2^53, which cannot be "
+                                  "compared exactly: {}",
+                                  *filter_.column, name()),
+                      ExitCode::data);
     for (size_t row = 0; row < numbers.values.size(); ++row)
       if (!numbers.missing[row] && numbers.values[row] >= min && numbers.values[row] <= max)
         kept.push_back(static_cast<int32_t>(row));
@@ -263,12 +242,14 @@ std::optional<std::vector<int32_t>> ParquetFile::kept_rows(int64_t group) const 
   });
 }
 
+void ParquetFile::announce(const ParquetChunk& each) const {
+  for (int64_t begin = 0; begin < each.bytes; begin += kParquetPiece)
+    file_->expect(each.offset + begin, std::min(kParquetPiece, each.bytes - begin));
+}
+
 void ParquetFile::expect(int64_t group) const {
-  for (const int64_t index : {image_, label_}) {
-    const ParquetChunk& each = chunk(group, index);
-    for (int64_t begin = 0; begin < each.bytes; begin += kParquetPiece)
-      file_->expect(each.offset + begin, std::min(kParquetPiece, each.bytes - begin));
-  }
+  announce(images(group));
+  expect_labels(group);
 }
 
 }  // namespace trainopt

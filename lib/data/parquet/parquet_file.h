@@ -54,8 +54,9 @@ class ParquetFile {
   std::optional<std::vector<int32_t>> kept_rows(int64_t group) const;
 
   int64_t reads_ahead() const { return file_->reads_ahead(); }
-  /// Announces a read().
+  /// Announces a read(), or labels().
   void expect(int64_t group) const;
+  void expect_labels(int64_t group) const { announce(label_chunk(group)); }
 
  private:
   const ParquetColumn& column(int64_t index) const { return reader_->layout().columns[static_cast<size_t>(index)]; }
@@ -69,6 +70,7 @@ class ParquetFile {
   [[noreturn]] void refuse(const std::string& what) const;
   [[noreturn]] void refuse_memory(int64_t group) const;
   void check_groups() const;
+  void announce(const ParquetChunk& chunk) const;
   template <class Read>
   auto guarded(int64_t group, int64_t column, Read read) const;
 

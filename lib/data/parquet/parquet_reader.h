@@ -36,6 +36,7 @@ struct ParquetGroup {
 };
 
 struct ParquetLayout {
+  int64_t rows = 0;  ///< as the file says
   std::vector<ParquetColumn> columns;
   std::vector<ParquetGroup> groups;
   std::string huggingface;  ///< metadata that Hugging Face's datasets writes: JSON; empty if there is none

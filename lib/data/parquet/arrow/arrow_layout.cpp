@@ -88,6 +88,7 @@ bool is_unsigned(const parquet::ColumnDescriptor& column) {
 
 ParquetLayout layout_of(const parquet::FileMetaData& metadata) {
   ParquetLayout layout;
+  layout.rows = metadata.num_rows();
   for (int i = 0; i < metadata.num_columns(); ++i) layout.columns.push_back(column_of(*metadata.schema()->Column(i)));
   for (int i = 0; i < metadata.num_row_groups(); ++i) {
     const auto group = metadata.RowGroup(i);
@@ -95,7 +96,7 @@ ParquetLayout layout_of(const parquet::FileMetaData& metadata) {
     for (int column = 0; column < metadata.num_columns(); ++column)
       added.chunks.push_back(chunk_of(*group->ColumnChunk(column), is_unsigned(*metadata.schema()->Column(column))));
   }
-  if (const auto pairs = metadata.key_value_metadata()) {
+  if (const auto& pairs = metadata.key_value_metadata()) {
     layout.huggingface = pairs->Get("huggingface").ValueOr("");
     layout.comment = pairs->Get(kParquetComment).ValueOr("");
   }

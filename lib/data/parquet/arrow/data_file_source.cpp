@@ -15,16 +15,6 @@ namespace {
 
 thread_local std::exception_ptr failure;
 
-/// A range of a file that is mapped, or in memory of its own.
-class Range : public arrow::Buffer {
- public:
-  Range(std::span<const uint8_t> bytes, std::shared_ptr<const DataFile> file)
-      : arrow::Buffer(bytes.data(), static_cast<int64_t>(bytes.size())), file_(std::move(file)) {}
-
- private:
-  std::shared_ptr<const DataFile> file_;
-};
-
 /// All pieces at once, if they are not yet announced.
 void copy_range(const DataFile& file, int64_t position, int64_t bytes, uint8_t* to) {
   std::vector<uint8_t> scratch;
@@ -47,10 +37,7 @@ void DataFileSource::forget() { failure = nullptr; }
 arrow::Result<std::shared_ptr<arrow::Buffer>> DataFileSource::ReadAt(int64_t position, int64_t bytes) {
   bytes = std::clamp<int64_t>(file_->size() - position, 0, bytes);
   try {
-    if (file_->is_mapped()) {
-      std::vector<uint8_t> unused;
-      return std::make_shared<Range>(file_->read(position, bytes, unused), file_);
-    }
+    // Also of a mapped file: one that is cut while Arrow decodes it would end the process.
     std::vector<uint8_t> copy(static_cast<size_t>(bytes));
     copy_range(*file_, position, bytes, copy.data());
     return arrow::Buffer::FromVector(std::move(copy));
