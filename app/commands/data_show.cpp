@@ -133,10 +133,10 @@ Json parquet_json(const std::string& path, DataFiles& files) {
     const ParquetFile file(files.open(name), {}, std::numeric_limits<int64_t>::max());
     Json columns = Json::array();
     for (const auto& column : file.layout().columns) columns.push_back({{"name", column.name}, {"type", column.type}});
-    int64_t rows = 0;
-    for (const auto& group : file.groups()) rows += group.rows;
-    all.push_back(
-        {{"name", name}, {"rows", rows}, {"row_groups", file.groups().size()}, {"columns", std::move(columns)}});
+    all.push_back({{"name", name},
+                   {"rows", file.layout().rows},
+                   {"row_groups", file.groups().size()},
+                   {"columns", std::move(columns)}});
   }
   return all;
 }
@@ -240,10 +240,14 @@ Command add_data_show(CLI::App& data) {
     const auto images = open_images(*path, files);
     const auto first = first_rows(*images, *rows);
     const Json parquet = images->identity().kind == "parquet" ? parquet_json(*path, *files) : Json();
-    Json shown = to_json(*images, first);
-    if (!parquet.is_null()) shown["files"] = parquet;
-    if (!*json && !parquet.is_null()) print_parquet(parquet);
-    *json ? print_json(shown) : print(*images, first);
+    if (*json) {
+      Json shown = to_json(*images, first);
+      if (!parquet.is_null()) shown["files"] = parquet;
+      print_json(shown);
+    } else {
+      if (!parquet.is_null()) print_parquet(parquet);
+      print(*images, first);
+    }
     if (!sheet->empty()) {
       const auto file = contact_sheet(*images);
       write_file(*sheet, {reinterpret_cast<const char*>(file.data()), file.size()});

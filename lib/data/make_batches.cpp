@@ -4,6 +4,7 @@
 #include "base/units.h"
 #include "data/batch_source.h"
 #include "data/device_dataset_batches.h"
+#include "data/stream_order.h"
 #include "data/text/text_dataset.h"
 #include "device/device.h"
 
@@ -43,14 +44,15 @@ void require_runs_fit(const DataSpec& data, int64_t memory_limit) {
   if (runs.empty()) return;
   const int64_t own = data.shuffle ? (data.partitions + data.ranks - 1) / data.ranks : 1,
                 mean = std::max<int64_t>(1, data.samples() / static_cast<int64_t>(runs.size())),
-                window = std::max<int64_t>(1, data.shuffle_window / data.partitions);
+                window =
+                    StreamLayout{.partitions = data.partitions, .window = data.shuffle_window}.window_of_partition();
   const int64_t at_once =
       std::min(data.shuffle ? own * ((window + mean - 1) / mean + 1) : int64_t{1}, static_cast<int64_t>(runs.size()));
   if (const int64_t bytes = at_once * data.dataset->run_bytes(); bytes > memory_limit)
     throw UserError(
         fmt::format("the row groups that are in use at once must fit into data.memory_limit; raise it, lower "
-                    "data.shuffle_window or "
-                    "data.partitions, or write the files with smaller row groups: {} take about {}, the limit is {}",
+                    "data.shuffle_window or data.partitions, or write the files with smaller row groups: {} take about "
+                    "{}, the limit is {}",
                     counted(at_once, "row group"), human_bytes(static_cast<double>(bytes)),
                     human_bytes(static_cast<double>(memory_limit))));
 }

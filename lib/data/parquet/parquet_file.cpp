@@ -88,9 +88,23 @@ std::optional<int64_t> ParquetFile::find(const std::string& name) const {
   return found;
 }
 
+/// The only column that fits. `what`: "image".
+template <class Fits>
+int64_t ParquetFile::only_column(const char* what, Fits fits) const {
+  const auto& columns = reader_->layout().columns;
+  std::optional<int64_t> found;
+  for (size_t i = 0; i < columns.size(); ++i) {
+    if (!fits(columns[i])) continue;
+    if (found) refuse(fmt::format("several columns could be the {0}s; name one with data.parquet.{0}", what));
+    found = static_cast<int64_t>(i);
+  }
+  if (!found) refuse(fmt::format("there is no column of {0}s; name one with data.parquet.{0}", what));
+  return *found;
+}
+
 int64_t ParquetFile::find_image(const std::optional<std::string>& wanted) const {
   const auto holds_images = [](const ParquetColumn& each) {
-    return (each.kind == ParquetKind::bytes && each.levels == 0) ||
+    return (each.kind == ParquetKind::bytes && each.levels == 0 && !each.name.ends_with(".path")) ||
            (each.kind == ParquetKind::integers && (each.levels == 2 || each.levels == 3));
   };
   std::optional<int64_t> found;
@@ -100,15 +114,7 @@ int64_t ParquetFile::find_image(const std::optional<std::string>& wanted) const 
   }
   for (const char* name : {"image", "img"})
     if (!found) found = find(name);
-  if (!found) {
-    const auto& columns = reader_->layout().columns;
-    for (size_t i = 0; i < columns.size(); ++i) {
-      if (!holds_images(columns[i]) || columns[i].name.ends_with(".path")) continue;
-      if (found) refuse("several columns could be the images; name one with data.parquet.image");
-      found = static_cast<int64_t>(i);
-    }
-    if (!found) refuse("there is no column of images; name one with data.parquet.image");
-  }
+  if (!found) found = only_column("image", holds_images);
   if (!holds_images(column(*found)))
     refuse(fmt::format("the column {} holds no images: neither files nor lists of pixel rows", column(*found).name));
   return *found;
@@ -120,15 +126,7 @@ int64_t ParquetFile::find_label(const std::optional<std::string>& wanted) const 
   };
   std::optional<int64_t> found = find(wanted.value_or("label"));
   if (!found && wanted) refuse(fmt::format("there is no column {} (data.parquet.label)", *wanted));
-  if (!found) {
-    const auto& columns = reader_->layout().columns;
-    for (size_t i = 0; i < columns.size(); ++i) {
-      if (!is_label(columns[i])) continue;
-      if (found) refuse("several columns could be the labels; name one with data.parquet.label");
-      found = static_cast<int64_t>(i);
-    }
-    if (!found) refuse("there is no column of labels; name one with data.parquet.label");
-  }
+  if (!found) found = only_column("label", is_label);
   if (!is_label(column(*found)))
     refuse(fmt::format("the labels in the column {} are no integers", column(*found).name));
   return *found;

@@ -67,6 +67,8 @@ class ParquetFile {
   int64_t find_label(const std::optional<std::string>& wanted) const;
   int64_t find_filter(const ParquetFilter& filter) const;
   std::optional<int64_t> find(const std::string& name) const;
+  template <class Fits>
+  int64_t only_column(const char* what, Fits fits) const;
   [[noreturn]] void refuse(const std::string& what) const;
   [[noreturn]] void refuse_memory(int64_t group) const;
   void check_groups() const;

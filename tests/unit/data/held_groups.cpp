@@ -81,9 +81,11 @@ TEST_CASE("few row groups are in memory, in every epoch, on every rank, and afte
         most = std::max(most, held.bytes() / one);
       }
     }
-    // A window of each partition has six, and two more are cut; some of the last window or epoch are not yet stale.
-    CHECK(most <= 8 / ranks * 8 + 60 / ranks);
-    CHECK(reads <= (5 * 300 + 210) / ranks * 107 / 100);
+    // Windows have 48 row groups, and each partition one that is cut. Others are of the last epoch, or were in use
+    // where the run was resumed, and are not yet stale. Without letting them go it would be 111 and 76, and without
+    // beginning anew with each epoch 1,740 and 876 readings.
+    CHECK(most <= 100 / ranks);
+    CHECK(reads <= 1720 / ranks);
   }
 }
 

@@ -158,7 +158,7 @@ class ArrowReader : public ParquetReader {
  public:
   ArrowReader(std::shared_ptr<const DataFile> file, int64_t memory_limit)
       : source_(std::make_shared<DataFileSource>(std::move(file))), memory_limit_(memory_limit) {
-    // The footer is much smaller than the data, and its metadata stays when its memory's owner is gone.
+    // Without a limit of memory: the footer cannot be larger than the file.
     metadata_ = parquet::ParquetFileReader::Open(source_)->metadata();
     layout_ = layout_of(*metadata_);
   }

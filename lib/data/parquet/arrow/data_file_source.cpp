@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstring>
 #include <exception>
+#include <iterator>
 #include <utility>
 #include <vector>
 
@@ -35,16 +36,10 @@ void DataFileSource::rethrow() {
 void DataFileSource::forget() { failure = nullptr; }
 
 arrow::Result<std::shared_ptr<arrow::Buffer>> DataFileSource::ReadAt(int64_t position, int64_t bytes) {
-  bytes = std::clamp<int64_t>(file_->size() - position, 0, bytes);
-  try {
-    // Also of a mapped file: one that is cut while Arrow decodes it would end the process.
-    std::vector<uint8_t> copy(static_cast<size_t>(bytes));
-    copy_range(*file_, position, bytes, copy.data());
-    return arrow::Buffer::FromVector(std::move(copy));
-  } catch (...) {
-    failure = std::current_exception();
-    return arrow::Status::IOError("the file cannot be read");
-  }
+  // A mapped file is copied too: if it were cut while Arrow decodes it, the process would end.
+  std::vector<uint8_t> copy(static_cast<size_t>(std::clamp<int64_t>(file_->size() - position, 0, bytes)));
+  ARROW_RETURN_NOT_OK(ReadAt(position, std::ssize(copy), copy.data()));
+  return arrow::Buffer::FromVector(std::move(copy));
 }
 
 arrow::Result<int64_t> DataFileSource::ReadAt(int64_t position, int64_t bytes, void* to) {
