@@ -9,7 +9,9 @@
 
 #include <catch2/catch.hpp>
 
+#include <algorithm>
 #include <set>
+#include <string_view>
 
 namespace trainopt {
 namespace {
@@ -93,6 +95,22 @@ TEST_CASE("a loader in the training thread gets threads") {
   CHECK(threads->from == 0);
   CHECK(threads->evidence == "loader is 50 % of the time");
   for (size_t i = 1; i < proposals.size(); ++i) CHECK(proposals[i - 1].ratio >= proposals[i].ratio);
+}
+
+TEST_CASE("more requests at once are proposed where their answers do not wait for each other") {
+  Run run({"model.name=mlp"}, {{"storage", 60}, {"compute", 40}});
+  CHECK(run.situation().share("loader") == Approx(0.6));  // for the rules that spare waiting for data
+  const auto found = std::find_if(rules().begin(), rules().end(), [](const Rule& rule) {
+    return std::string_view(rule.what) == "fetch more at once from object storage";
+  });
+  REQUIRE(found != rules().end());
+  CHECK(found->changes(run.situation()).empty());
+  StorageUse use{.concurrency = 32};
+  use.speed = {.reads = 900, .active_s = 10, .reading_s = 310, .fast_ms = 20, .median_ms = 22, .slow_ms = 90};
+  run.times().storage = use;
+  CHECK(found->changes(run.situation()) == std::vector<Words>{{"data.storage.concurrency=64"}});
+  run.times().storage->speed.median_ms = 80;
+  CHECK(found->changes(run.situation()).empty());
 }
 
 TEST_CASE("a larger batch brings its learning rate, and is other training") {
