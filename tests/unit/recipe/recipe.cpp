@@ -207,7 +207,8 @@ TEST_CASE("a schedule whose phases do not fit into the run is refused with the n
 }
 
 TEST_CASE("options that would have no effect are refused") {
-  CHECK_THAT(problem_of("data: {decode: scaled}"), ContainsSubstring("only image_folder, packed and tar decode files"));
+  CHECK_THAT(problem_of("data: {decode: scaled}"),
+             ContainsSubstring("only image_folder, packed, tar and parquet decode files"));
   CHECK_THAT(problem_of("data: {cache: memory}"), ContainsSubstring("data.cache"));
   CHECK_THAT(problem_of("optimizations: {amp: {init_scale: 4}}"), ContainsSubstring("only float16 has a loss scale"));
   CHECK_THAT(problem_of("logging: {dump: {what: [outputs]}}"), ContainsSubstring("needs logging.dump.steps"));
