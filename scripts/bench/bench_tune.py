@@ -196,8 +196,8 @@ def measure(folder: Path, name: str, case: tuple, budget: str) -> dict:
 
 
 def tune_again(folder: Path, name: str, case: tuple, budget: str) -> dict:
-    """Tunes until a whole tuning tries all it knows and keeps nothing: the recipe is then as good as this program can
-    make it. Another tuning, which is the one reported, should leave it alone.
+    """Tunes until a whole tuning keeps nothing: the recipe is then as good as this program can make it. Another tuning,
+    which is the one reported, should leave it alone.
     """
     key = name.replace(" ", "-").replace(",", "")
     best = folder / key / "tuned.yaml"
@@ -208,7 +208,7 @@ def tune_again(folder: Path, name: str, case: tuple, budget: str) -> dict:
         result = tune(best, out, case[1], budget)
         print(name, tunings, result["ended"], *result["change"], file=sys.stderr, flush=True)
         best = out / "tuned.yaml"
-        if not result["change"] and result["ended"] != "the time is up":
+        if not result["change"]:
             break
     result = tune(best, folder / "again" / key, case[1], budget)
     row = {

@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 
+#include <ATen/Version.h>
 #include <ATen/core/Tensor.h>
 
 namespace trainopt::kernels {
@@ -27,10 +28,13 @@ auto by_type(const at::Tensor& x, const F& work) {
   return by_type(x.scalar_type(), work);
 }
 
-/// Whether this CPU has the instructions that the AVX-512 files are compiled for.
+/// Whether this CPU has the instructions that the AVX-512 files are compiled for, and ATEN_CPU_CAPABILITY, which limits
+/// libtorch's own kernels, does not forbid them.
 inline bool has_avx512() {
-  return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-         __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
+  return at::get_cpu_capability() == "AVX512" && __builtin_cpu_supports("avx512f") &&
+         __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
 }
+/// The same of the files for products of bfloat16.
+inline bool has_avx512_bf16() { return has_avx512() && __builtin_cpu_supports("avx512bf16"); }
 
 }  // namespace trainopt::kernels

@@ -6,6 +6,7 @@
 namespace trainopt::kernels::winograd {
 
 /// Like convolution(). Backward computes only the gradients that are needed.
-at::Tensor differentiable_convolution(const at::Tensor& input, const at::Tensor& weight);
+at::Tensor differentiable_convolution(const at::Tensor& input, const at::Tensor& weight,
+                                      Products products = Products::full);
 
 }  // namespace trainopt::kernels::winograd

@@ -1,7 +1,7 @@
 // The memory operations of Winograd's convolution. F(4×4, 3×3): images are cut into tiles of 4×4 outputs, each computed
 // from 6×6 inputs. A transformed tile has 36 positions, and the convolution becomes a product over channels at each
-// position. Formulas and matrices: Lavin and Gray, "Fast Algorithms for Convolutional Neural Networks", 2015
-// (arXiv:1509.09308), §4.3.
+// position. Lavin and Gray, "Fast Algorithms for Convolutional Neural Networks", 2015 (arXiv:1509.09308), §4.3; the
+// points of interpolation are others (tile_loops.h).
 //
 // Uses only raw memory and functions of its own: code compiled for wide vectors must never be used by the rest of the
 // program.
@@ -30,9 +30,9 @@ struct Grid {
   [[gnu::always_inline]] int64_t tiles() const { return images * rows() * columns(); }
 };
 
-/// Type of transformed values: float64 for float64, otherwise float32.
+/// Type of transformed values, unless their products are to read bfloat16: float64 for float64, otherwise float32.
 template <class T>
-using Work = std::conditional_t<std::is_same_v<T, double>, double, float>;
+using Work = Sum<T>;
 
 /// Transformed values, 36 positions of rows × channels in panels: tiles × channels, or, for weights, channels of one
 /// side × channels of the other. The number of channels is a multiple of kPanel.
@@ -45,35 +45,37 @@ struct Transformed {
   [[gnu::always_inline]] W* panel(int64_t p, int64_t c) const { return at_position(p).panel(c); }
 };
 
-/// T: double, float, c10::BFloat16, c10::Half. Images are NHWC. Functions process tiles [begin, end) of the grid; tile
-/// `first` of the grid is row 0 of the transformed values. Positions outside the image read as zero and are not
-/// written.
-template <class T>
+/// T, type of images and weights: double, float, c10::BFloat16, c10::Half. P, type of what products read: Work<T> or
+/// c10::BFloat16. Images are NHWC. Functions process tiles [begin, end) of the grid; tile `first` of the grid is row 0
+/// of the transformed values. Positions outside the image read as zero and are not written.
+template <class T, class P = Work<T>>
 struct TileKernels {
   /// Bᵀ d B of the inputs d.
-  void (*inputs)(const T* image, const Grid& grid, int64_t first, int64_t begin, int64_t end,
-                 const Transformed<Work<T>>& to);
+  void (*inputs)(const T* image, const Grid& grid, int64_t first, int64_t begin, int64_t end, const Transformed<P>& to);
   /// Aᵀ m A, the outputs.
   void (*outputs)(const Transformed<Work<T>>& from, const Grid& grid, int64_t first, int64_t begin, int64_t end,
                   T* image);
   /// A y Aᵀ of the outputs' gradients y: the gradient of the loss with respect to m.
   void (*output_gradients)(const T* image, const Grid& grid, int64_t first, int64_t begin, int64_t end,
-                           const Transformed<Work<T>>& to);
+                           const Transformed<P>& to);
   /// G g Gᵀ of the weights g of rows [begin, end), stored as rows × 3 × 3 × channels; `rotated` rotates them by 180°.
-  void (*weights)(const T* weights, bool rotated, int64_t begin, int64_t end, const Transformed<Work<T>>& to);
+  void (*weights)(const T* weights, bool rotated, int64_t begin, int64_t end, const Transformed<P>& to);
   /// Gᵀ u G, the weights' gradients.
   void (*weight_gradients)(const Transformed<Work<T>>& from, int64_t begin, int64_t end, T* gradients);
 };
 
 /// For the widest vectors of this CPU.
-template <class T>
-const TileKernels<T>& tile_kernels();
+template <class T, class P>
+const TileKernels<T, P>& tile_kernels();
 template <>
-const TileKernels<double>& tile_kernels();
+const TileKernels<double, double>& tile_kernels();
 
+// Not for double; with AVX512_BF16 only for P = c10::BFloat16.
+template <class T, class P>
+const TileKernels<T, P>& tiles_avx2();
+template <class T, class P>
+const TileKernels<T, P>& tiles_avx512();
 template <class T>
-const TileKernels<T>& tiles_avx2();  // not for double
-template <class T>
-const TileKernels<T>& tiles_avx512();
+const TileKernels<T, c10::BFloat16>& tiles_avx512_bf16();
 
 }  // namespace trainopt::kernels::winograd

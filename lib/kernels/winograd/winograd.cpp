@@ -27,6 +27,23 @@ auto by_image_type(const at::Tensor& x, const F& work) {
   return by_type(x, work);
 }
 
+template <class F>
+auto by_products(Products products, const F& work) {
+  return products == Products::bfloat16 ? work(c10::BFloat16()) : work(float());
+}
+
+/// Calls work(type of the image, type that its products read), both as values.
+template <class F>
+auto by_types(const at::Tensor& image, Products products, const F& work) {
+  if (image.scalar_type() == at::kDouble) {
+    TRAINOPT_CHECK(products == Products::full);
+    return work(double(), double());
+  }
+  return by_type(image, [&](auto type) {
+    return by_products(products, [&](auto of_products) { return work(type, of_products); });
+  });
+}
+
 /// Transformed values with their memory.
 template <class W>
 struct TransformedBuffer : Transformed<W> {
@@ -57,9 +74,9 @@ TransformedBuffer<W> transformed_weights(const at::Tensor& weight, bool by_outpu
   if (w.is_meta()) return to;
   by_image_type(w, [&](auto type) {
     using T = decltype(type);
-    if constexpr (std::is_same_v<Work<T>, W>)
+    if constexpr (std::is_same_v<Work<T>, Sum<W>>)
       at::parallel_for(0, to.rows, kGrain, [&](int64_t begin, int64_t end) {
-        tile_kernels<T>().weights(w.const_data_ptr<T>(), rotated, begin, end, to);
+        tile_kernels<T, W>().weights(w.const_data_ptr<T>(), rotated, begin, end, to);
       });
     else
       throw BrokenInvariant("images and weights must both be float64, or neither");
@@ -67,9 +84,9 @@ TransformedBuffer<W> transformed_weights(const at::Tensor& weight, bool by_outpu
   return to;
 }
 
-int64_t tiles_in_block(const Grid& grid, int64_t channels, size_t bytes) {
-  return std::min(grid.tiles(),
-                  std::max(kMinBlockTiles, kBlockBytes / (kPositions * channels * static_cast<int64_t>(bytes))));
+/// `bytes`: of a tile's transformed values at one position.
+int64_t tiles_in_block(const Grid& grid, size_t bytes) {
+  return std::min(grid.tiles(), std::max(kMinBlockTiles, kBlockBytes / (kPositions * static_cast<int64_t>(bytes))));
 }
 
 /// Calls work(first, end) for each block.
@@ -93,23 +110,26 @@ void at_positions(int64_t count, int64_t piece, const F& work) {
 }
 
 /// T: type of the images. `weights`: input channels × output channels.
-template <class T>
-at::Tensor convolved(const at::Tensor& image, const Transformed<Work<T>>& weights) {
+template <class T, class P>
+at::Tensor convolved(const at::Tensor& image, const Transformed<P>& weights) {
   const at::Tensor x = nhwc(image);
   const Grid grid = grid_of(x);
-  const int64_t in = weights.rows, out = weights.channels, block = tiles_in_block(grid, in + out, sizeof(Work<T>));
+  const int64_t in = weights.rows, out = weights.channels,
+                block = tiles_in_block(grid, static_cast<size_t>(in) * sizeof(P) +
+                                                 static_cast<size_t>(out) * sizeof(Work<T>));
   TRAINOPT_CHECK(x.dim() == 4 && x.size(1) == in);
   at::Tensor y = at::empty({grid.images, out, grid.height, grid.width}, x.options(), at::MemoryFormat::ChannelsLast);
-  const TransformedBuffer<Work<T>> inputs(block, in, x.device()), outputs(block, out, x.device());
+  const TransformedBuffer<P> inputs(block, in, x.device());
+  const TransformedBuffer<Work<T>> outputs(block, out, x.device());
   if (x.is_meta()) return y;
-  const auto& kernels = tile_kernels<T>();
+  const auto& kernels = tile_kernels<T, P>();
   in_blocks(grid, block, [&](int64_t first, int64_t last) {
     at::parallel_for(first, last, kGrain, [&](int64_t begin, int64_t end) {
       kernels.inputs(x.const_data_ptr<T>(), grid, first, begin, end, inputs);
     });
     at_positions(last - first, kRows, [&](int64_t position, int64_t begin, int64_t end) {
-      product_kernels<Work<T>>().product(inputs.at_position(position), weights.at_position(position), begin, end,
-                                         outputs.at_position(position));
+      product_kernels<P>().product(inputs.at_position(position), weights.at_position(position), begin, end,
+                                   outputs.at_position(position));
     });
     at::parallel_for(first, last, kGrain, [&](int64_t begin, int64_t end) {
       kernels.outputs(outputs, grid, first, begin, end, y.mutable_data_ptr<T>());
@@ -118,23 +138,24 @@ at::Tensor convolved(const at::Tensor& image, const Transformed<Work<T>>& weight
   return y;
 }
 
-template <class T>
+template <class T, class P>
 TransformedBuffer<Work<T>> transformed_weight_gradient(const at::Tensor& g, const at::Tensor& x) {
   const Grid grid = grid_of(x);
-  const int64_t in = x.size(1), out = g.size(1), block = tiles_in_block(grid, in + out, sizeof(Work<T>));
+  const int64_t in = x.size(1), out = g.size(1),
+                block = tiles_in_block(grid, static_cast<size_t>(in + out) * sizeof(P));
   TRAINOPT_CHECK(g.size(0) == grid.images && g.size(2) == grid.height && g.size(3) == grid.width);
-  const TransformedBuffer<Work<T>> inputs(block, in, x.device()), gradients(block, out, x.device());
+  const TransformedBuffer<P> inputs(block, in, x.device()), gradients(block, out, x.device());
   TransformedBuffer<Work<T>> sums(out, in, x.device());
   if (x.is_meta()) return sums;
-  const auto& kernels = tile_kernels<T>();
+  const auto& kernels = tile_kernels<T, P>();
   in_blocks(grid, block, [&](int64_t first, int64_t last) {
     at::parallel_for(first, last, kGrain, [&](int64_t begin, int64_t end) {
       kernels.inputs(x.const_data_ptr<T>(), grid, first, begin, end, inputs);
       kernels.output_gradients(g.const_data_ptr<T>(), grid, first, begin, end, gradients);
     });
     at_positions(out, kPanel, [&](int64_t position, int64_t begin, int64_t end) {
-      product_kernels<Work<T>>().outer_product(gradients.at_position(position), inputs.at_position(position),
-                                               last - first, begin, end, first > 0, sums.at_position(position));
+      product_kernels<P>().outer_product(gradients.at_position(position), inputs.at_position(position), last - first,
+                                         begin, end, first > 0, sums.at_position(position));
     });
   });
   return sums;
@@ -147,31 +168,34 @@ double saving(int64_t height, int64_t width) {
   return static_cast<double>(height * width * kKernel * kKernel) / static_cast<double>(grid.tiles() * kPositions);
 }
 
-at::Tensor convolution(const at::Tensor& input, const at::Tensor& weight) {
-  return by_image_type(input, [&](auto type) {
-    return convolved<decltype(type)>(input, transformed_weights<Work<decltype(type)>>(weight, false, false));
+bool has_bfloat16_products() { return has_avx512_bf16(); }
+
+at::Tensor convolution(const at::Tensor& input, const at::Tensor& weight, Products products) {
+  return by_types(input, products, [&](auto type, auto of_products) {
+    return convolved<decltype(type)>(input, transformed_weights<decltype(of_products)>(weight, false, false));
   });
 }
 
 // The convolution with channels exchanged and weights rotated by 180°.
-at::Tensor input_gradient(const at::Tensor& output_gradient, const at::Tensor& weight) {
-  return by_image_type(output_gradient, [&](auto type) {
-    return convolved<decltype(type)>(output_gradient, transformed_weights<Work<decltype(type)>>(weight, true, true));
+at::Tensor input_gradient(const at::Tensor& output_gradient, const at::Tensor& weight, Products products) {
+  return by_types(output_gradient, products, [&](auto type, auto of_products) {
+    return convolved<decltype(type)>(output_gradient, transformed_weights<decltype(of_products)>(weight, true, true));
   });
 }
 
-at::Tensor weight_gradient(const at::Tensor& output_gradient, const at::Tensor& input, at::ScalarType type) {
+at::Tensor weight_gradient(const at::Tensor& output_gradient, const at::Tensor& input, at::ScalarType type,
+                           Products products) {
   const at::Tensor x = nhwc(input), g = nhwc(output_gradient.to(x.scalar_type()));
   at::Tensor result =
       at::empty({g.size(1), x.size(1), kKernel, kKernel}, x.options().dtype(type), at::MemoryFormat::ChannelsLast);
-  by_image_type(x, [&](auto of_image) {
-    const auto sums = transformed_weight_gradient<decltype(of_image)>(g, x);
+  by_types(x, products, [&](auto of_image, auto of_products) {
+    const auto sums = transformed_weight_gradient<decltype(of_image), decltype(of_products)>(g, x);
     if (x.is_meta()) return;
     by_image_type(result, [&](auto of_weight) {
       using T = decltype(of_weight);
       if constexpr (std::is_same_v<Work<T>, Work<decltype(of_image)>>)
         at::parallel_for(0, sums.rows, kGrain, [&](int64_t begin, int64_t end) {
-          tile_kernels<T>().weight_gradients(sums, begin, end, result.mutable_data_ptr<T>());
+          tile_kernels<T, Work<T>>().weight_gradients(sums, begin, end, result.mutable_data_ptr<T>());
         });
       else
         throw BrokenInvariant("images and weights must both be float64, or neither");

@@ -4,7 +4,12 @@
 namespace trainopt::kernels {
 
 const ProductKernels<float>& products_avx512() {
-  static constexpr ProductKernels<float> kKernels = products_of<Avx512, 12, 8, 2, float>();
+  static constexpr ProductKernels<float> kKernels = products_of<OneByOne<Avx512>, 12, 8, 2>();
+  return kKernels;
+}
+
+const ProductKernels<c10::BFloat16>& bfloat16_products_avx512() {
+  static constexpr ProductKernels<c10::BFloat16> kKernels = products_of<TwoByTwo<Avx512>, 8, 8, 2>();
   return kKernels;
 }
 

@@ -19,21 +19,25 @@ struct Computed {
   }
 };
 
-// Each struct is one side of a transform, for the points 0, 1, −1, 2, −2, ∞.
+// Each struct is one side of a transform, for the points 0, ±2/3, ±3/2, ∞. Errors are half those of the usual points 0,
+// ±1, ±2, ∞: among symmetric points these have about the smallest.
+
+inline constexpr double kNear = 2.0 / 3, kFar = 1.5, kNear2 = kNear * kNear, kFar2 = kFar * kFar, kNear3 = kNear * kNear2,
+                        kFar3 = kFar * kFar2;
 
 template <class Lane>
 struct InputSide : Computed<Lane> {  // Bᵀ
   static constexpr int kFrom = kInputTile, kTo = kInputTile;
   using R = Computed<Lane>;
   static void apply(const Numbers<Lane> (&d)[kFrom], Numbers<Lane> (&to)[kTo]) {
-    const auto even = R::times(-4, d[2], d[4]), odd = R::times(-4, d[1], d[3]), far_even = d[4] - d[2],
-               far_odd = d[3] - d[1];
-    to[0] = R::times(4, d[0], R::times(-5, d[2], d[4]));
-    to[1] = even + odd;
-    to[2] = even - odd;
-    to[3] = R::times(2, far_odd, far_even);
-    to[4] = R::times(-2, far_odd, far_even);
-    to[5] = R::times(4, d[1], R::times(-5, d[3], d[5]));
+    const auto near_even = R::times(-kFar2, d[2], d[4]), near_odd = R::times(-kFar2, d[1], d[3]),
+               far_even = R::times(-kNear2, d[2], d[4]), far_odd = R::times(-kNear2, d[1], d[3]);
+    to[0] = R::times(-kNear2 - kFar2, d[2], d[0] + d[4]);  // kNear · kFar is 1
+    to[1] = R::times(kNear, near_odd, near_even);
+    to[2] = R::times(-kNear, near_odd, near_even);
+    to[3] = R::times(kFar, far_odd, far_even);
+    to[4] = R::times(-kFar, far_odd, far_even);
+    to[5] = R::times(-kNear2 - kFar2, d[3], d[1] + d[5]);
   }
 };
 
@@ -44,9 +48,9 @@ struct OutputSide {  // Aᵀ
   static void apply(const Numbers<Lane> (&m)[kFrom], Numbers<Lane> (&to)[kTo]) {
     const auto near = m[1] + m[2], near_odd = m[1] - m[2], far = m[3] + m[4], far_odd = m[3] - m[4];
     to[0] = m[0] + near + far;
-    to[1] = R::times(2, far_odd, near_odd);
-    to[2] = R::times(4, far, near);
-    to[3] = R::times(8, far_odd, near_odd) + m[5];
+    to[1] = R::times(kFar, far_odd, R::times(kNear, near_odd));
+    to[2] = R::times(kFar2, far, R::times(kNear2, near));
+    to[3] = R::times(kFar3, far_odd, R::times(kNear3, near_odd, m[5]));
   }
 };
 
@@ -55,45 +59,45 @@ struct OutputGradientSide {  // A
   static constexpr int kFrom = kTile, kTo = kInputTile;
   using R = Computed<Lane>;
   static void apply(const Numbers<Lane> (&y)[kFrom], Numbers<Lane> (&to)[kTo]) {
-    const auto even = y[0] + y[2], odd = y[1] + y[3], far_even = R::times(4, y[2], y[0]),
-               far_odd = R::times(8, y[3], R::times(2, y[1]));
+    const auto near_even = R::times(kNear2, y[2], y[0]), near_odd = R::times(kNear2, y[3], y[1]),
+               far_even = R::times(kFar2, y[2], y[0]), far_odd = R::times(kFar2, y[3], y[1]);
     to[0] = y[0];
-    to[1] = even + odd;
-    to[2] = even - odd;
-    to[3] = far_even + far_odd;
-    to[4] = far_even - far_odd;
+    to[1] = R::times(kNear, near_odd, near_even);
+    to[2] = R::times(-kNear, near_odd, near_even);
+    to[3] = R::times(kFar, far_odd, far_even);
+    to[4] = R::times(-kFar, far_odd, far_even);
     to[5] = y[3];
   }
 };
 
 template <class Lane>
-struct WeightSide {  // G, times 24
+struct WeightSide {  // G, times 130
   static constexpr int kFrom = kKernel, kTo = kInputTile;
   using R = Computed<Lane>;
   static void apply(const Numbers<Lane> (&g)[kFrom], Numbers<Lane> (&to)[kTo]) {
-    const auto near = R::times(-4, g[0] + g[2]), far = R::times(4, g[2], g[0]);
-    to[0] = R::times(6, g[0]);
-    to[1] = R::times(-4, g[1], near);
-    to[2] = R::times(4, g[1], near);
-    to[3] = R::times(2, g[1], far);
-    to[4] = R::times(-2, g[1], far);
-    to[5] = R::times(24, g[2]);
+    const auto near = R::times(-81, g[0], R::times(-36, g[2])), far = R::times(16, g[0], R::times(36, g[2]));
+    to[0] = R::times(130, g[0]);
+    to[1] = R::times(-54, g[1], near);
+    to[2] = R::times(54, g[1], near);
+    to[3] = R::times(24, g[1], far);
+    to[4] = R::times(-24, g[1], far);
+    to[5] = R::times(130, g[2]);
   }
 };
 
 template <class Lane>
-struct WeightGradientSide {  // Gᵀ, times 24
+struct WeightGradientSide {  // Gᵀ, times 130
   static constexpr int kFrom = kInputTile, kTo = kKernel;
   using R = Computed<Lane>;
   static void apply(const Numbers<Lane> (&u)[kFrom], Numbers<Lane> (&to)[kTo]) {
     const auto near = u[1] + u[2], near_odd = u[2] - u[1], far = u[3] + u[4], far_odd = u[3] - u[4];
-    to[0] = R::times(6, u[0], R::times(-4, near, far));
-    to[1] = R::times(4, near_odd, R::times(2, far_odd));
-    to[2] = R::times(24, u[5], R::times(4, far - near));
+    to[0] = R::times(130, u[0], R::times(-81, near, R::times(16, far)));
+    to[1] = R::times(54, near_odd, R::times(24, far_odd));
+    to[2] = R::times(130, u[5], R::times(36, far - near));
   }
 };
 
-inline constexpr double kWeightScale = 1.0 / (24 * 24);  ///< undoes both factors of 24
+inline constexpr double kWeightScale = 1.0 / (130 * 130);  ///< undoes both factors of 130
 
 /// Applies both sides: load(row, column) returns a value, store(row, column, value) takes one.
 template <class Lane, template <class> class Side, class Load, class Store>
@@ -163,9 +167,9 @@ template <class Lane, int kSide, class F>
 }
 
 /// `shift`: from the first output of a tile to the first value that it reads.
-template <class Lane, class T, template <class> class Side>
+template <class Lane, template <class> class Side, class T, class P>
 void into_tiles(const T* image, const Grid& grid, int64_t shift, int64_t first, int64_t begin, int64_t end,
-                const Transformed<Work<T>>& to) {
+                const Transformed<P>& to) {
   over_tiles<Lane, Side<Lane>::kFrom>(
       grid, to.channels, shift, begin, end, [&](const auto& pixels, int64_t tile, int64_t c) {
         const auto store = [out = number<Lane>(to, tile - first, c), position = to.position](int y, int x,
@@ -183,16 +187,15 @@ void into_tiles(const T* image, const Grid& grid, int64_t shift, int64_t first, 
       });
 }
 
-template <class Lane, class T>
-void inputs(const T* image, const Grid& grid, int64_t first, int64_t begin, int64_t end,
-            const Transformed<Work<T>>& to) {
-  into_tiles<Lane, T, InputSide>(image, grid, -1, first, begin, end, to);
+template <class Lane, class T, class P>
+void inputs(const T* image, const Grid& grid, int64_t first, int64_t begin, int64_t end, const Transformed<P>& to) {
+  into_tiles<Lane, InputSide>(image, grid, -1, first, begin, end, to);
 }
 
-template <class Lane, class T>
+template <class Lane, class T, class P>
 void output_gradients(const T* image, const Grid& grid, int64_t first, int64_t begin, int64_t end,
-                      const Transformed<Work<T>>& to) {
-  into_tiles<Lane, T, OutputGradientSide>(image, grid, 0, first, begin, end, to);
+                      const Transformed<P>& to) {
+  into_tiles<Lane, OutputGradientSide>(image, grid, 0, first, begin, end, to);
 }
 
 template <class Lane, class T>
@@ -214,8 +217,8 @@ template <class Lane, class F>
       for (int64_t c = panel; c < panel + kPanel; c += Lane::kLanes) work(row, c);
 }
 
-template <class Lane, class T>
-void weights(const T* numbers, bool rotated, int64_t begin, int64_t end, const Transformed<Work<T>>& to) {
+template <class Lane, class T, class P>
+void weights(const T* numbers, bool rotated, int64_t begin, int64_t end, const Transformed<P>& to) {
   constexpr int kTaps = kKernel * kKernel;
   over_weights<Lane>(to.channels, begin, end, [&](int64_t row, int64_t c) {
     const T* const from = numbers + row * kTaps * to.channels + c;
@@ -243,12 +246,12 @@ void weight_gradients(const Transformed<Work<T>>& from, int64_t begin, int64_t e
   });
 }
 
-template <class Lane, class T>
-constexpr TileKernels<T> tiles_of() {
-  return {.inputs = inputs<Lane, T>,
+template <class Lane, class T, class P = Work<T>>
+constexpr TileKernels<T, P> tiles_of() {
+  return {.inputs = inputs<Lane, T, P>,
           .outputs = outputs<Lane, T>,
-          .output_gradients = output_gradients<Lane, T>,
-          .weights = weights<Lane, T>,
+          .output_gradients = output_gradients<Lane, T, P>,
+          .weights = weights<Lane, T, P>,
           .weight_gradients = weight_gradients<Lane, T>};
 }
 
