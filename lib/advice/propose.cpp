@@ -9,13 +9,13 @@
 namespace trainopt {
 namespace {
 
-/// Whether every switch that the change turns on does something here.
-bool has_effect(const Plan& before, const Plan& after) {
+/// Whether every switch that the change turns on does something here, and is expected to pay.
+bool may_pay(const Plan& before, const Plan& after) {
   for (const PlannedSwitch& each : after.switches) {
     const bool was_on = std::any_of(before.switches.begin(), before.switches.end(), [&](const PlannedSwitch& old) {
       return old.name == each.name && old.requested == each.requested;
     });
-    if (!was_on && !each.outcome.has_effect) return false;
+    if (!was_on && (!each.outcome.has_effect || !each.doubt.empty())) return false;
   }
   return true;
 }
@@ -25,7 +25,7 @@ bool works_here(const Situation& s, const Words& change) {
   const auto changed = with_words(s.recipe, change, s.plan.position.ranks);
   if (!changed || recipe_json(*changed) == recipe_json(s.recipe)) return false;
   const auto plan = plan_with(s.recipe, change, s.plan.machine, s.plan.position);
-  return plan && has_effect(s.plan, *plan);
+  return plan && may_pay(s.plan, *plan);
 }
 
 Exactness exactness_of(const Rule& rule, const Situation& s) {

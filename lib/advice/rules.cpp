@@ -17,6 +17,9 @@ using namespace conditions;
 
 bool recomputes(const Situation& s) { return s.recipe.optimizations.activation_checkpointing.on; }
 bool multiplies_in_16_bits(const Situation& s) { return s.recipe.optimizations.amp.on; }
+bool convolves_by_winograd_in_16_bits(const Situation& s) {
+  return multiplies_in_16_bits(s) && s.recipe.optimizations.winograd.on;
+}
 bool multiplies_in_32_bits(const Situation& s) { return !multiplies_in_16_bits(s); }
 
 using Changes = std::function<std::vector<Words>(const Situation&)>;
@@ -254,6 +257,9 @@ const std::vector<Rule> kRules{
      same_math, ""},
     {"computing", "fuse operations", change({"optimizations.fused_kernels=true"}), saves(0.1), same_math, ""},
     {"computing", "Winograd's convolutions", change({"optimizations.winograd=true"}), saves(0.3), same_math, ""},
+    {"computing", "Winograd's products in bfloat16",
+     change({"optimizations.winograd={products: bfloat16}"}, convolves_by_winograd_in_16_bits), saves(0.15), new_math,
+     ""},
     {"computing", "time cuDNN's algorithms", change({"optimizations.cudnn_benchmark=true"}, convolves), saves(0.05),
      same_math, ""},
     {"computing", "let libtorch choose the attention kernel", change({"optimizations.attention=auto"}), saves(0.15),

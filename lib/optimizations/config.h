@@ -11,6 +11,7 @@
 #include "optimizations/fp8/fp8.h"
 #include "optimizations/host_allocator/host_allocator.h"
 #include "optimizations/precision/precision.h"
+#include "optimizations/winograd/winograd.h"
 
 namespace trainopt {
 
@@ -29,7 +30,7 @@ struct OptimizationsConfig {
   Switch<cuda_allocator::Config> cuda_allocator;
   bool fused_optimizer = false;
   bool fused_kernels = false;
-  bool winograd = false;
+  Switch<winograd::Config> winograd;
   bool cuda_graph = false;
 };
 template <class V>
@@ -84,8 +85,8 @@ void describe(V& v, OptimizationsConfig& c) {
           "Use fused kernels: batch-norm with addition, ReLU and max-pool (implies NHWC), average pool, loss; in "
           "transformers layer norm with addition, GELU with bias, and a language model's last layer with its loss.",
           any(), {}, {{"compile"}, {"torch_compile"}, {"torchcompile"}, {"compile_config"}});
-  v.field("winograd", c.winograd,
-          "Winograd 3×3 convolutions on the CPU, with a quarter of the multiplications; implies NHWC.");
+  v.toggle("winograd", c.winograd,
+           "Winograd 3×3 convolutions on the CPU, with a quarter of the multiplications; implies NHWC.");
   v.field("cuda_graph", c.cuda_graph, "Record the step as CUDA graphs and replay it; needs fused_optimizer.", any(), {},
           {{"cuda_graphs"}, {"use_cuda_graph"}, {"cuda_graph_impl"}});
 }

@@ -184,6 +184,8 @@ Plan make_plan(const Recipe& recipe, const Machine& machine, const RankPosition&
                             plan.switches.push_back({info.name, requested(option), std::move(outcome)});
                           }
                         });
+  for (PlannedSwitch& entry : plan.switches)
+    if (entry.outcome.doubt) entry.doubt = entry.outcome.doubt(plan);
   if (recipe.strict) refuse_without_effect(plan);
   if (const auto reason = why_no_nccl(plan))
     plan.notes.push_back(fmt::format("parallel.nccl has no effect here: {}", *reason));
@@ -214,7 +216,8 @@ std::vector<UnusedSwitch> unused_switches(const Recipe& recipe, const Plan& plan
                           if (!checks.problems.empty()) return;
                           try {
                             Plan changed = plan;
-                            if (const Outcome outcome = call_with(option, apply, changed); outcome.has_effect)
+                            if (const Outcome outcome = call_with(option, apply, changed); 
+                                outcome.has_effect && (!outcome.doubt || outcome.doubt(changed).empty()))
                               unused.push_back({fmt::format("{}={}", key, turned_on_by(option)), outcome.text});
                           } catch (const UserError&) {  // named recovery: it cannot be combined with what is on
                           }

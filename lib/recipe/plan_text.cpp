@@ -257,7 +257,7 @@ std::string plan_text(const Plan& plan) {
   for (const auto& [name, what] : slot_texts(plan)) line(name, what);
   text += plan.switches.empty() ? "switches: none\n" : "switches\n";
   for (const auto& entry : plan.switches)
-    line(entry.name, (entry.outcome.has_effect ? "" : "no effect: ") + entry.outcome.text);
+    line(entry.name, entry.text());
   if (plan.stages.replica.ranks > 1) text += sharding_text(plan);
   for (const auto& note : plan.notes) text += fmt::format("note: {}\n", note);
   return text;
@@ -273,7 +273,8 @@ Json plan_json(const Plan& plan) {
     json["switches"].push_back({{"name", entry.name},
                                 {"requested", entry.requested},
                                 {"effective", entry.outcome.has_effect},
-                                {"text", entry.outcome.text}});
+                                {"text", entry.outcome.text},
+                                {"doubt", entry.doubt}});
   json["notes"] = plan.notes;
   return json;
 }

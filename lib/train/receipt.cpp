@@ -2,6 +2,11 @@
 
 namespace trainopt {
 
+std::string PlannedSwitch::text() const {
+  if (!outcome.has_effect) return "no effect: " + outcome.text;
+  return outcome.text + (doubt.empty() ? "" : "; not expected to pay here: " + doubt);
+}
+
 std::vector<SwitchReceipt> receipts(const std::vector<PlannedSwitch>& switches, const StepTrace& seen) {
   std::vector<SwitchReceipt> all;
   for (const auto& planned : switches) {

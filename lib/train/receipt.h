@@ -10,6 +10,8 @@
 
 namespace trainopt {
 
+struct Plan;
+
 /// What was observed of a switch in a run.
 struct Receipt {
   std::string observed;  ///< in words and numbers
@@ -23,7 +25,13 @@ struct Outcome {
   bool has_effect = true;
   std::string text;     ///< what it does here, or why it does nothing here
   MakeReceipt receipt;  ///< set only with effect
+  /// Why the switch is not expected to pay on this machine, given the complete plan; empty: no such reason.
+  std::function<std::string(const Plan&)> doubt = {};
 
+  Outcome doubted(std::function<std::string(const Plan&)> why) && {
+    doubt = std::move(why);
+    return std::move(*this);
+  }
   static Outcome applied(std::string what, MakeReceipt receipt) { return {true, std::move(what), std::move(receipt)}; }
   static Outcome none(std::string why) { return {false, std::move(why), {}}; }
 };
@@ -32,6 +40,10 @@ struct Outcome {
 struct PlannedSwitch {
   std::string name, requested;  ///< "num_workers", "2"
   Outcome outcome;
+  std::string doubt = {};  ///< why it is not expected to pay on this machine; empty: no such reason
+
+  /// What it does here, or why it does nothing or is not expected to pay.
+  std::string text() const;
 };
 
 struct SwitchReceipt {

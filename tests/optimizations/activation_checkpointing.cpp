@@ -104,7 +104,7 @@ TEST_CASE("batch-norm's statistics are updated once") {
     check_same_bits(resnet_recipe(), config);
     check_same_bits(with(resnet_recipe(), [](Recipe& r) { r.optimizations.amp.on = true; }), config);
     check_same_bits(
-        with(resnet_recipe(), [](Recipe& r) { r.optimizations.fused_kernels = r.optimizations.winograd = true; }),
+        with(resnet_recipe(), [](Recipe& r) { r.optimizations.fused_kernels = r.optimizations.winograd.on = true; }),
         config);
   }
 }

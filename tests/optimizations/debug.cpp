@@ -54,7 +54,7 @@ TEST_CASE("checking every operation changes no loss of an optimized plan, and fi
   Recipe recipe = checked_recipe();
   const auto type = GENERATE(amp::Type::bfloat16, amp::Type::float16);
   recipe.optimizations.amp = {true, {.dtype = type, .init_scale = 64}};
-  recipe.optimizations.fused_kernels = recipe.optimizations.winograd = true;
+  recipe.optimizations.fused_kernels = recipe.optimizations.winograd.on = true;
   recipe.optimizations.fused_optimizer = recipe.optimizations.channels_last = true;
   const auto checked = losses_of(plan_of(recipe));
   recipe.debug.anomaly = false;
@@ -72,7 +72,7 @@ TEST_CASE("an overflow of scaled gradients is no anomaly, and does not hide one 
 
 TEST_CASE("what fused kernels and Winograd's convolutions write is attributed to their unit") {
   Recipe recipe = checked_recipe();
-  recipe.optimizations.fused_kernels = recipe.optimizations.winograd = true;
+  recipe.optimizations.fused_kernels = recipe.optimizations.winograd.on = true;
   Plan plan = plan_of(recipe);
   // Finite activations that overflow in the next unit's first convolution, whose kernel libtorch does not see.
   plant(plan, "layer1.0", only_in(2, [](const at::Tensor& x) { return x.clamp(-1, 1) * 3e38; }));

@@ -213,7 +213,7 @@ TEST_CASE("every kernel of our own passes in every type") {
         Recipe recipe = checked_recipe(stem);
         if (stem == StemKind::imagenet) recipe.data.transforms[0] = ResizeConfig{.exact = {33, 47}};
         auto& o = recipe.optimizations;
-        o.fused_kernels = o.winograd = o.fused_optimizer = true;
+        o.fused_kernels = o.winograd.on = o.fused_optimizer = true;
         o.channels_last = channels_last;
         if (type) o.amp = {true, {.dtype = *type}};
         const Json rows = checked(recipe);
@@ -312,7 +312,7 @@ TEST_CASE("a checked run computes the same losses and weights") {
   Recipe recipe = checked_recipe(StemKind::cifar);
   recipe.train.max_steps = 2;
   auto& o = recipe.optimizations;
-  o.fused_kernels = o.winograd = o.fused_optimizer = o.amp.on = true;
+  o.fused_kernels = o.winograd.on = o.fused_optimizer = o.amp.on = true;
   const Trained with = train_as(1, recipe);
   recipe.debug.gradcheck = false;
   const Trained without = train_as(1, recipe);

@@ -79,7 +79,10 @@ void with_weight_copies(Recipe& recipe) {
 
 void hold_bfloat16(Recipe& recipe) { recipe.optimizations.precision.on = true; }
 void fuse_kernels(Recipe& recipe) { recipe.optimizations.fused_kernels = true; }
-void use_winograd(Recipe& recipe) { recipe.optimizations.winograd = true; }
+void use_winograd(Recipe& recipe) { recipe.optimizations.winograd.on = true; }
+void use_winograd_in_bfloat16(Recipe& recipe) {
+  recipe.optimizations.winograd = {true, {.products = winograd::ProductType::bfloat16}};
+}
 void cache_on_device(Recipe& recipe) { recipe.data.cache.kind = CacheKind::device; }
 void preprocess(Recipe& recipe) { recipe.optimizations.device_preprocess.on = true; }
 void preprocess_with_resize(Recipe& recipe) { recipe.optimizations.device_preprocess = {true, {.resize = true}}; }
@@ -100,6 +103,7 @@ const std::vector<Entry> kVariants = {
     {"winograd", use_winograd, in_bfloat16, 5e-2},
     {"winograd", use_winograd, in_float16, 5e-2},
     {"winograd", use_winograd, with_weight_copies, 5e-2},
+    {"winograd", use_winograd_in_bfloat16, in_bfloat16, 5e-2},
     {"amp",
      [](Recipe& r) {
        r.optimizations.amp = {true, {.dtype = amp::Type::float16, .init_scale = 64}};
@@ -265,7 +269,7 @@ TEST_CASE("switches that work on a CPU are not reported as without effect there"
 TEST_CASE("switches for networks of convolutions say why they have no effect on a vision transformer") {
   Recipe recipe = small_recipe();
   use_vit(recipe);
-  recipe.optimizations.channels_last = recipe.optimizations.winograd = recipe.optimizations.fused_kernels = true;
+  recipe.optimizations.channels_last = recipe.optimizations.winograd.on = recipe.optimizations.fused_kernels = true;
   std::map<std::string, Outcome> outcomes;
   for (const PlannedSwitch& planned : make_plan(recipe, Machine{.cpu = "test", .cores = 2}).switches)
     outcomes[planned.name] = planned.outcome;

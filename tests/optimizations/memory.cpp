@@ -61,7 +61,7 @@ TEST_CASE("no plan of the catalogue leaks or spikes, and its peak has the known 
     Recipe recipe = recipe_of_memory();
     recipe.data.num_workers = 2;
     recipe.optimizations.channels_last = recipe.optimizations.set_to_none = true;
-    recipe.optimizations.fused_kernels = recipe.optimizations.fused_optimizer = recipe.optimizations.winograd = true;
+    recipe.optimizations.fused_kernels = recipe.optimizations.fused_optimizer = recipe.optimizations.winograd.on = true;
     recipe.optimizations.amp.on = recipe.optimizations.device_preprocess.on = true;
     recipe.optimizer = AdamConfig{};
     recipe.train.on_nonfinite = OnNonfinite::skip;

@@ -88,7 +88,7 @@ const std::vector<Case>& cases() {
       {"amp float16", use_amp_float16},
       {"fused_kernels", [](Recipe& r) { r.optimizations.fused_kernels = true; }},
       {"fused_kernels, amp", both(use_amp, [](Recipe& r) { r.optimizations.fused_kernels = true; })},
-      {"winograd", both(use_cifar_stem, [](Recipe& r) { r.optimizations.winograd = true; })},
+      {"winograd", both(use_cifar_stem, [](Recipe& r) { r.optimizations.winograd.on = true; })},
       {"channels_last", [](Recipe& r) { r.optimizations.channels_last = true; }},
       {"set_to_none", [](Recipe& r) { r.optimizations.set_to_none = true; }},
       {"fused_optimizer, adam", both(use_adam, [](Recipe& r) { r.optimizations.fused_optimizer = true; })},

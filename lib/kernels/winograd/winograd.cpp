@@ -9,13 +9,24 @@
 #include <ATen/Parallel.h>
 
 #include <algorithm>
+#include <utility>
+#include <vector>
 
 namespace trainopt::kernels::winograd {
 namespace {
 
-/// Tiles are processed in blocks whose transforms, of this many bytes, stay in the last-level cache between passes, but
-/// with at least enough tiles to be worth reading the weights of a position.
+/// Tiles are processed in blocks whose transforms stay in a cache between passes. If there are enough for every thread,
+/// each thread processes blocks of its own, in its own cache: of the first number of tiles if that cache also holds the
+/// weights, otherwise of the second, for which reading the weights again pays.
+constexpr int64_t kOwnTiles = 48, kOwnTilesOfLargeWeights = 96, kOwnCacheBytes = int64_t{1} << 20;
+/// Weights that every thread would read from memory again are read once, by all.
+constexpr int64_t kMostWeightBytes = int64_t{12} << 20;
+/// Otherwise all threads share a block in the last-level cache, of this many bytes, but with at least enough tiles to be
+/// worth reading the weights of a position.
 constexpr int64_t kBlockBytes = int64_t{8} << 20, kMinBlockTiles = 256;
+/// Parts of the tiles with sums of their own for the weights' gradient, where their sums fit in a thread's cache. Their
+/// number must not depend on that of threads, or results would.
+constexpr int64_t kParts = 16;
 /// Tiles, or rows of weights, below which starting another thread does not pay.
 constexpr int64_t kGrain = 8;
 /// Tiles of a product that one thread processes together: a multiple of the rows that any vector width takes at once.
@@ -57,6 +68,8 @@ struct TransformedBuffer : Transformed<W> {
     this->at = memory_.template mutable_data_ptr<W>();
   }
 
+  void add(const TransformedBuffer& other) { memory_.add_(other.memory_); }
+
  private:
   at::Tensor memory_;
 };
@@ -69,7 +82,7 @@ Grid grid_of(const at::Tensor& image) {
 template <class W>
 TransformedBuffer<W> transformed_weights(const at::Tensor& weight, bool by_output, bool rotated) {
   TRAINOPT_CHECK(weight.dim() == 4 && weight.size(2) == kKernel && weight.size(3) == kKernel);
-  const at::Tensor w = (by_output ? weight : weight.transpose(0, 1)).contiguous(at::MemoryFormat::ChannelsLast);
+  const at::Tensor w = nhwc(by_output ? weight : weight.transpose(0, 1));
   TransformedBuffer<W> to(w.size(0), w.size(1), w.device());
   if (w.is_meta()) return to;
   by_image_type(w, [&](auto type) {
@@ -89,10 +102,16 @@ int64_t tiles_in_block(const Grid& grid, size_t bytes) {
   return std::min(grid.tiles(), std::max(kMinBlockTiles, kBlockBytes / (kPositions * static_cast<int64_t>(bytes))));
 }
 
-/// Calls work(first, end) for each block.
+/// Tiles of a block that a thread processes alone, or 0 if there are too few.
+int64_t tiles_of_own(const Grid& grid, int64_t bytes_of_weights) {
+  if (grid.tiles() / at::get_num_threads() < kOwnTiles || bytes_of_weights > kMostWeightBytes) return 0;
+  return bytes_of_weights <= kOwnCacheBytes ? kOwnTiles : kOwnTilesOfLargeWeights;
+}
+
+/// Calls work(first, last) for each block of tiles [begin, end).
 template <class F>
-void in_blocks(const Grid& grid, int64_t block, const F& work) {
-  for (int64_t first = 0; first < grid.tiles(); first += block) work(first, std::min(first + block, grid.tiles()));
+void in_blocks(int64_t begin, int64_t end, int64_t block, const F& work) {
+  for (int64_t first = begin; first < end; first += block) work(first, std::min(first + block, end));
 }
 
 /// Calls work(position, begin, end) for ranges of [0, count) at every position, in parallel; ranges begin at multiples
@@ -114,51 +133,78 @@ template <class T, class P>
 at::Tensor convolved(const at::Tensor& image, const Transformed<P>& weights) {
   const at::Tensor x = nhwc(image);
   const Grid grid = grid_of(x);
-  const int64_t in = weights.rows, out = weights.channels,
-                block = tiles_in_block(grid, static_cast<size_t>(in) * sizeof(P) +
-                                                 static_cast<size_t>(out) * sizeof(Work<T>));
+  const int64_t in = weights.rows, out = weights.channels;
   TRAINOPT_CHECK(x.dim() == 4 && x.size(1) == in);
   at::Tensor y = at::empty({grid.images, out, grid.height, grid.width}, x.options(), at::MemoryFormat::ChannelsLast);
-  const TransformedBuffer<P> inputs(block, in, x.device());
-  const TransformedBuffer<Work<T>> outputs(block, out, x.device());
-  if (x.is_meta()) return y;
+  const size_t bytes = static_cast<size_t>(in) * sizeof(P) + static_cast<size_t>(out) * sizeof(Work<T>);
+  // Within a parallel region, all of it runs on the calling thread.
+  const auto convolve = [&](int64_t from, int64_t to, int64_t block) {
+    const TransformedBuffer<P> inputs(block, in, x.device());
+    const TransformedBuffer<Work<T>> outputs(block, out, x.device());
+    if (x.is_meta()) return;
+    const auto& kernels = tile_kernels<T, P>();
+    in_blocks(from, to, block, [&](int64_t first, int64_t last) {
+      at::parallel_for(first, last, kGrain, [&](int64_t begin, int64_t end) {
+        kernels.inputs(x.const_data_ptr<T>(), grid, first, begin, end, inputs);
+      });
+      at_positions(last - first, kRows, [&](int64_t position, int64_t begin, int64_t end) {
+        product_kernels<P>().product(inputs.at_position(position), weights.at_position(position), begin, end,
+                                     outputs.at_position(position));
+      });
+      at::parallel_for(first, last, kGrain, [&](int64_t begin, int64_t end) {
+        kernels.outputs(outputs, grid, first, begin, end, y.mutable_data_ptr<T>());
+      });
+    });
+  };
+  const int64_t own = tiles_of_own(grid, kPositions * in * out * static_cast<int64_t>(sizeof(P)));
+  if (own > 0)
+    at::parallel_for(0, grid.tiles(), own, [&](int64_t begin, int64_t end) { convolve(begin, end, own); });
+  else
+    convolve(0, grid.tiles(), tiles_in_block(grid, bytes));
+  return y;
+}
+
+/// The sums over tiles [begin, end), `block` at a time. Within a parallel region, all of it runs on the calling thread.
+template <class T, class P>
+void sum_gradients(const at::Tensor& g, const at::Tensor& x, int64_t begin, int64_t end, int64_t block,
+                   const Transformed<Work<T>>& sums) {
+  const Grid grid = grid_of(x);
+  const TransformedBuffer<P> inputs(block, sums.channels, x.device()), gradients(block, sums.rows, x.device());
+  if (x.is_meta()) return;
   const auto& kernels = tile_kernels<T, P>();
-  in_blocks(grid, block, [&](int64_t first, int64_t last) {
-    at::parallel_for(first, last, kGrain, [&](int64_t begin, int64_t end) {
-      kernels.inputs(x.const_data_ptr<T>(), grid, first, begin, end, inputs);
+  in_blocks(begin, end, block, [&](int64_t first, int64_t last) {
+    at::parallel_for(first, last, kGrain, [&](int64_t from, int64_t to) {
+      kernels.inputs(x.const_data_ptr<T>(), grid, first, from, to, inputs);
+      kernels.output_gradients(g.const_data_ptr<T>(), grid, first, from, to, gradients);
     });
-    at_positions(last - first, kRows, [&](int64_t position, int64_t begin, int64_t end) {
-      product_kernels<P>().product(inputs.at_position(position), weights.at_position(position), begin, end,
-                                   outputs.at_position(position));
-    });
-    at::parallel_for(first, last, kGrain, [&](int64_t begin, int64_t end) {
-      kernels.outputs(outputs, grid, first, begin, end, y.mutable_data_ptr<T>());
+    at_positions(sums.rows, kPanel, [&](int64_t position, int64_t from, int64_t to) {
+      product_kernels<P>().outer_product(gradients.at_position(position), inputs.at_position(position), last - first,
+                                         from, to, first > begin, sums.at_position(position));
     });
   });
-  return y;
 }
 
 template <class T, class P>
 TransformedBuffer<Work<T>> transformed_weight_gradient(const at::Tensor& g, const at::Tensor& x) {
   const Grid grid = grid_of(x);
-  const int64_t in = x.size(1), out = g.size(1),
-                block = tiles_in_block(grid, static_cast<size_t>(in + out) * sizeof(P));
+  const int64_t in = x.size(1), out = g.size(1), tiles = grid.tiles();
   TRAINOPT_CHECK(g.size(0) == grid.images && g.size(2) == grid.height && g.size(3) == grid.width);
-  const TransformedBuffer<P> inputs(block, in, x.device()), gradients(block, out, x.device());
-  TransformedBuffer<Work<T>> sums(out, in, x.device());
-  if (x.is_meta()) return sums;
-  const auto& kernels = tile_kernels<T, P>();
-  in_blocks(grid, block, [&](int64_t first, int64_t last) {
-    at::parallel_for(first, last, kGrain, [&](int64_t begin, int64_t end) {
-      kernels.inputs(x.const_data_ptr<T>(), grid, first, begin, end, inputs);
-      kernels.output_gradients(g.const_data_ptr<T>(), grid, first, begin, end, gradients);
-    });
-    at_positions(out, kPanel, [&](int64_t position, int64_t begin, int64_t end) {
-      product_kernels<P>().outer_product(gradients.at_position(position), inputs.at_position(position), last - first,
-                                         begin, end, first > 0, sums.at_position(position));
-    });
+  const bool in_parts = kPositions * in * out * static_cast<int64_t>(sizeof(Work<T>)) <= kOwnCacheBytes &&
+                        tiles >= kParts * kOwnTiles;
+  if (!in_parts) {
+    TransformedBuffer<Work<T>> sums(out, in, x.device());
+    sum_gradients<T, P>(g, x, 0, tiles, tiles_in_block(grid, static_cast<size_t>(in + out) * sizeof(P)), sums);
+    return sums;
+  }
+  std::vector<TransformedBuffer<Work<T>>> parts;
+  for (int64_t part = 0; part < kParts; ++part) parts.emplace_back(out, in, x.device());
+  at::parallel_for(0, kParts, 1, [&](int64_t first, int64_t last) {
+    for (int64_t part = first; part < last; ++part)
+      sum_gradients<T, P>(g, x, tiles * part / kParts, tiles * (part + 1) / kParts, kOwnTiles,
+                          parts[static_cast<size_t>(part)]);
   });
-  return sums;
+  for (size_t part = 1; part < parts.size(); ++part) parts[0].add(parts[part]);
+  return std::move(parts[0]);
 }
 
 }  // namespace

@@ -126,7 +126,11 @@ Outcome apply(Plan& plan, const Config& config) {
                           });
     what += "; this CPU has no instructions for the type, so convolutions read and write it but compute in float32";
   }
-  return Outcome::applied(what, [type](const StepTrace& seen) { return receipt(seen, type); });
+  const auto doubt = [type](const Plan& complete) -> std::string {
+    const bool converts = complete.device.is_cpu() && complete.model.layers.convolutions() == 0 && !cpu_convolves(type);
+    return converts ? fmt::format("this CPU has no instructions for products of {}", type_name(type)) : "";
+  };
+  return Outcome::applied(what, [type](const StepTrace& seen) { return receipt(seen, type); }).doubted(doubt);
 }
 
 }  // namespace trainopt::amp

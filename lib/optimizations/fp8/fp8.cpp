@@ -73,10 +73,13 @@ Outcome apply(Plan& plan, const Config& config) {
                           return with_history(std::move(inner), history_of(context));
                         });
   }
-  std::string text = fmt::format("products of linear layers, forward and backward, with {} scales", scaling);
-  if (plan.device.is_cpu()) text += "; CPUs compute them in float32, so this shows only what fp8 does to the training";
+  const std::string text = fmt::format("products of linear layers, forward and backward, with {} scales", scaling);
   const std::string how = emulates ? "emulated in float32" : "by libtorch";
-  return Outcome::applied(text, [how](const StepTrace& seen) { return receipt(seen, how); });
+  return Outcome::applied(text, [how](const StepTrace& seen) { return receipt(seen, how); })
+      .doubted([](const Plan& complete) -> std::string {
+        return complete.device.is_cpu() ? "CPUs compute them in float32: this shows only what fp8 does to the training"
+                                        : "";
+      });
 }
 
 }  // namespace trainopt::fp8

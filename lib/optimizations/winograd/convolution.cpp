@@ -18,6 +18,8 @@ constexpr double kMinSaving = 2;
 
 class Convolutions : public PlainConvolutionOperations {
  public:
+  explicit Convolutions(kernel::Products products) : products_(products) {}
+
   bool supports(const Conv2d::Shape& shape, const at::Tensor& input) const override {
     if (shape.kernel != kernel::kKernel || shape.stride != 1 || shape.padding != 1) return false;
     if (std::min(shape.in, shape.out) < kMinChannels || shape.in % kernels::kPanel != 0 ||
@@ -31,12 +33,18 @@ class Convolutions : public PlainConvolutionOperations {
     if (!supports(shape, input)) return PlainConvolutionOperations::forward(shape, input, weight);
     const auto type = autocast_type(input.device().type());
     const auto as_autocast = [&](const at::Tensor& tensor) { return type ? tensor.to(*type) : tensor; };
-    return kernel::differentiable_convolution(as_autocast(input), as_autocast(weight));
+    return kernel::differentiable_convolution(as_autocast(input), as_autocast(weight), products_);
   }
+
+ private:
+  kernel::Products products_;
 };
 
 }  // namespace
 
-std::unique_ptr<ConvolutionOperations> make_convolutions() { return std::make_unique<Convolutions>(); }
+std::unique_ptr<ConvolutionOperations> make_convolutions(const Config& config) {
+  return std::make_unique<Convolutions>(config.products == ProductType::bfloat16 ? kernel::Products::bfloat16
+                                                                                 : kernel::Products::full);
+}
 
 }  // namespace trainopt::winograd

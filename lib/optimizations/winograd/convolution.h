@@ -2,6 +2,7 @@
 #pragma once
 
 #include "model/convolution_operations.h"
+#include "optimizations/winograd/winograd.h"
 
 #include <memory>
 
@@ -9,6 +10,6 @@ namespace trainopt::winograd {
 
 /// Takes 3×3 convolutions with stride 1 and padding 1 on the CPU where that pays, and leaves all others to libtorch.
 /// Converts inputs that are not channels-last.
-std::unique_ptr<ConvolutionOperations> make_convolutions();
+std::unique_ptr<ConvolutionOperations> make_convolutions(const Config& config);
 
 }  // namespace trainopt::winograd

@@ -1,38 +1,69 @@
 #include "optimizations/winograd/winograd.h"
 
+#include "base/counted.h"
 #include "kernels/winograd/winograd.h"
 #include "optimizations/winograd/convolution.h"
 #include "train/plan.h"
 
+#include <fmt/ranges.h>
+
 namespace trainopt::winograd {
 namespace {
 
-Receipt receipt(const StepTrace& seen) {
+/// "64 × 56×56 (4)": channels and image of the convolutions with Winograd, and how many there are.
+std::vector<std::string> shapes_of(const StepTrace& seen) {
+  constexpr size_t kMost = 6;
+  std::map<std::vector<int64_t>, int64_t, std::greater<>> shapes;  // height, width, channels → convolutions
+  for (const auto& [operation, calls] : seen.operations)
+    if (const auto* input = operation.tensor(0);
+        operation.name == kernels::winograd::kConvolutionLabel && operation.grad_mode && input && input->shape.size() == 4)
+      shapes[{input->shape[2], input->shape[3], input->shape[1]}] += calls;
+  std::vector<std::string> words;
+  for (const auto& [shape, calls] : shapes)
+    if (words.size() < kMost) words.push_back(fmt::format("{} × {}×{} ({})", shape[2], shape[0], shape[1], calls));
+  if (shapes.size() > kMost) words.push_back(counted(shapes.size() - kMost, "more shape"));
+  return words;
+}
+
+Receipt receipt(const StepTrace& seen, const std::string& form) {
   const int64_t own = seen.calls([](const TracedOperation& operation) {
     return operation.name == kernels::winograd::kConvolutionLabel && operation.grad_mode;  // excludes evaluation
   });
   const bool effective = own > 0;
-  return {.observed =
-              fmt::format("{} of {} convolutions and {} of their gradients used Winograd", own,
-                          seen.calls(is_forward_convolution), seen.calls(kernels::winograd::kConvolutionGradientLabel)),
+  const std::string used = fmt::format("{} of {} convolutions and {} of their gradients used Winograd", own,
+                                       seen.calls(is_forward_convolution),
+                                       seen.calls(kernels::winograd::kConvolutionGradientLabel));
+  return {.observed = effective ? fmt::format("{} ({}): {}", used, form, fmt::join(shapes_of(seen), ", ")) : used,
           .effective = effective,
           .reason =
               effective ? "" : "no 3×3 convolution with stride 1 had enough channels and outputs for Winograd to pay"};
 }
 
+std::string doubt(const Plan& plan, const Config& config) {
+  const bool in_16_bits = plan.tensor_format.compute_type == at::kBFloat16;
+  if (in_16_bits && __builtin_cpu_supports("amx-bf16"))
+    return "this CPU multiplies matrices of bfloat16 (AMX) many times as fast as float32";
+  if (config.products == ProductType::bfloat16 && !kernels::winograd::has_bfloat16_products())
+    return "without AVX512_BF16, products of bfloat16 are computed in float32";
+  return "";
+}
+
 }  // namespace
 
-Outcome apply(Plan& plan) {
+Outcome apply(Plan& plan, const Config& config) {
   if (!plan.device.is_cpu())
     return Outcome::none("on a GPU cuDNN chooses the algorithm; cudnn_benchmark makes it time them");
   if (plan.model.layers.convolutions_3x3 == 0)
     return Outcome::none(fmt::format("the {} has no 3×3 convolutions", word_of(plan.model.config.name)));
   plan.convolution.fill("winograd", "Winograd for 3×3 with stride 1",
-                        [](const BuildContext&) { return make_convolutions(); });
+                        [config](const BuildContext&) { return make_convolutions(config); });
   plan.tensor_format.memory_format = at::MemoryFormat::ChannelsLast;  // the order that the transforms read
-  return Outcome::applied(
-      "Winograd F(4×4, 3×3) in float32 for 3×3 convolutions with stride 1 and their gradients; activations as NHWC",
-      receipt);
+  const std::string form = fmt::format("F(4×4, 3×3), {} products", word_of(config.products));
+  return Outcome::applied(fmt::format("Winograd {} for 3×3 convolutions with stride 1 and their gradients; "
+                                      "activations as NHWC",
+                                      form),
+                          [form](const StepTrace& seen) { return receipt(seen, form); })
+      .doubted([config](const Plan& complete) { return doubt(complete, config); });
 }
 
 }  // namespace trainopt::winograd

@@ -22,14 +22,16 @@ class ArmFailed(Exception):
 
 @dataclass
 class Sides:
-    """The programs and what they run with; `deadline` is on the monotonic clock."""
+    """The programs and what they run with; `deadline` is on the monotonic clock. `torch_environments`: of a way whose name
+    ends in " with NAME"; `ipex_python` runs the ways of IPEX, which needs a PyTorch of its own."""
 
     trainopt: Path
     recipe: Path
     python: str = sys.executable
     trainopt_environment: dict = field(default_factory=lambda: dict(os.environ))
     deadline: float = float("inf")
-    torch_environment: dict = field(default_factory=lambda: dict(os.environ))
+    torch_environments: dict[str, dict] = field(default_factory=dict)
+    ipex_python: str | None = None
 
 
 class Arm:
@@ -109,22 +111,48 @@ def trainopt_arm(sides: Sides, folder: Path, overrides: list[str], name: str = "
     return Arm(name, command, folder / f"{name}.log", sides.trainopt_environment, sides.deadline)
 
 
-def torch_arm(sides: Sides, folder: Path, way: str, options: dict) -> Arm:
-    """`options` are those of serve.py; True stands for an option without a value."""
+def torch_arm(sides: Sides, folder: Path, name: str, options: dict) -> Arm:
+    """`name`: a way, and perhaps " with " and an environment's name. `options` are those of serve.py; True stands for an
+    option without a value."""
+    way, _, environment = name.partition(" with ")
     words = [
         word
         for key, value in options.items()
         if value is not None
         for word in ([f"--{key}"] if value is True else [f"--{key}", value])
     ]
-    command = [sides.python, SERVE, "--socket", "{socket}", "--way", way, *words]
-    return Arm(way, command, folder / f"{way.replace(' ', '-')}.log", sides.torch_environment, sides.deadline)
+    python = sides.ipex_python if way.startswith("ipex") else sides.python
+    command = [python, SERVE, "--socket", "{socket}", "--way", way, *words]
+    variables = sides.torch_environments[environment] if environment else dict(os.environ)
+    return Arm(name, command, folder / f"{name.replace(' ', '-')}.log", variables, sides.deadline)
 
 
-def with_jemalloc() -> dict:
-    """The environment in which PyTorch's tuning guide runs training on CPUs: jemalloc keeps what is freed."""
-    found = ctypes.util.find_library("jemalloc")
+def library(name: str) -> str:
+    found = ctypes.util.find_library(name)
     if not found:
-        sys.exit("libjemalloc is missing: scripts/setup test installs it")
+        sys.exit(f"lib{name} is missing: scripts/setup test installs it")
+    return found
+
+
+def allocators() -> dict[str, dict]:
+    """The environments that PyTorch's tuning guide recommends for training on CPUs: jemalloc, here without any return of
+    memory to the kernel, and tcmalloc."""
     keeps = "oversize_threshold:1,background_thread:true,metadata_thp:auto,dirty_decay_ms:-1,muzzy_decay_ms:-1"
-    return {**os.environ, "LD_PRELOAD": found, "MALLOC_CONF": keeps}
+    return {
+        "glibc": dict(os.environ),
+        "jemalloc": {**os.environ, "LD_PRELOAD": library("jemalloc"), "MALLOC_CONF": keeps},
+        "tcmalloc": {**os.environ, "LD_PRELOAD": library("tcmalloc_minimal")},
+    }
+
+
+def ipex_environment(python: str) -> dict:
+    """What IPEX's launcher sets: an allocator, Intel's OpenMP bound to cores, and no sleep between parallel regions."""
+    openmp = next(Path(python).parent.parent.glob("lib/libiomp5.so"), None)
+    if not openmp:
+        sys.exit(f"Intel's OpenMP is missing: {python} -m pip install intel-openmp")
+    return {
+        **os.environ,
+        "LD_PRELOAD": f"{library('tcmalloc_minimal')}:{openmp}",
+        "KMP_AFFINITY": "granularity=fine,compact,1,0",
+        "KMP_BLOCKTIME": "1",
+    }

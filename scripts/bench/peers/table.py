@@ -10,6 +10,10 @@ ON_GPU = {
     "eager nchw fp32": ("eager", "nchw", "fp32"),
 }
 ON_CPU = {
+    "plain nchw fp32": ("plain", "nchw", "fp32"),
+    "ipex channels-last bf16": ("ipex", "channels-last", "bf16"),
+    "ipex channels-last fp32": ("ipex", "channels-last", "fp32"),
+} | {
     f"{name} {layout} {dtype}": (function, layout, dtype)
     for name, function in (("eager", "eager"), ("compile", "compiled"))
     for layout in ("channels-last", "nchw")

@@ -2,7 +2,8 @@
 PyTorch's documentation recommends. A function takes the job and returns its step.
 
 table.py names them. A step trains on a batch that is already on the device and returns its loss without reading it, so
-no step waits for the device. Gradients are set to None, and the update is one fused operation.
+no step waits for the device. Gradients are set to None, and the update is one fused operation, unless a way says
+otherwise.
 """
 
 import contextlib
@@ -26,6 +27,8 @@ class Job:
     update: str = "sgd"  # sgd | adamw
     context: int = 0  # tokens of a sample; 0: images
     rate_on_device: bool = False
+    set_to_none: bool = True
+    fused: bool = True
 
     def autocast(self):
         return torch.autocast(self.device.type, self.amp) if self.amp else contextlib.nullcontext()
@@ -34,8 +37,8 @@ class Job:
         # A recorded step would freeze a plain number; a schedule could fill this tensor.
         rate = torch.tensor(self.learning_rate, device=self.device) if self.rate_on_device else self.learning_rate
         if self.update == "adamw":
-            return torch.optim.AdamW(self.model.parameters(), lr=rate, weight_decay=0.1, fused=True)
-        return torch.optim.SGD(self.model.parameters(), lr=rate, momentum=0.9, fused=True)
+            return torch.optim.AdamW(self.model.parameters(), lr=rate, weight_decay=0.1, fused=self.fused)
+        return torch.optim.SGD(self.model.parameters(), lr=rate, momentum=0.9, fused=self.fused)
 
     def loss(self, model, input, target):
         if not self.context:
@@ -94,7 +97,7 @@ def eager(job: Job):
     optimizer = job.optimizer()
 
     def step(input, target):
-        optimizer.zero_grad(set_to_none=True)
+        optimizer.zero_grad(set_to_none=job.set_to_none)
         with job.autocast():
             loss = job.loss(job.model, input, target)
         loss.backward()
@@ -115,6 +118,32 @@ def eager_scaled(job: Job):
         scaler.scale(loss).backward()
         scaler.step(optimizer)
         scaler.update()
+        return loss.detach()
+
+    return step
+
+
+def plain(job: Job):
+    """Like eager, with what PyTorch did before its faster ways: gradients are zeroed, and updates loop."""
+    job.set_to_none, job.fused = False, False
+    return eager(job)
+
+
+def ipex(job: Job):
+    """Intel's extension for PyTorch: its own convolutions, a fused update, and weights stored in 16 bits."""
+    import intel_extension_for_pytorch
+
+    job.fused = False  # it brings its own
+    model, optimizer = intel_extension_for_pytorch.optimize(
+        job.model.train(), optimizer=job.optimizer(), dtype=job.amp or torch.float32
+    )
+
+    def step(input, target):
+        optimizer.zero_grad(set_to_none=True)
+        with job.autocast():
+            loss = job.loss(model, input, target)
+        loss.backward()
+        optimizer.step()
         return loss.detach()
 
     return step

@@ -4,6 +4,8 @@
 #include "base/files.h"
 #include "config/load.h"
 #include "data/transform_form.h"
+#include "kernels/winograd/winograd.h"
+#include "optimizations/amp/float32_convolutions.h"
 #include "recipe/make_plan.h"
 #include "support/temporary_folder.h"
 
@@ -193,6 +195,19 @@ TEST_CASE("kept memory saves what the page faults of a step take on this machine
   CHECK(estimate(std::nullopt, 2) == 1);
 }
 
+TEST_CASE("products of bfloat16 are proposed for Winograd where it computes in 16 bits") {
+  const char* const change = "optimizations.winograd={products: bfloat16}";
+  const auto proposals = [](const Words& words) { return Run(words, {{"compute", 100}}).proposals(); };
+  const auto found = proposals({"optimizations.winograd=true", "optimizations.amp=true"});
+  if (kernels::winograd::has_bfloat16_products() && !__builtin_cpu_supports("amx-bf16")) {
+    REQUIRE(find(found, change));
+    CHECK(find(found, change)->exactness == Exactness::new_math);
+  } else
+    CHECK_FALSE(find(found, change));
+  CHECK_FALSE(find(proposals({"optimizations.winograd=true"}), change));
+  CHECK_FALSE(find(proposals({"optimizations.amp=true"}), change));
+}
+
 TEST_CASE("16 bits are proposed where they are faster, and given up where they are slower") {
   const auto proposals = [](const Words& words, double flops_of_bfloat16) {
     const Run run(words, {{"compute", 100}});
@@ -201,7 +216,8 @@ TEST_CASE("16 bits are proposed where they are faster, and given up where they a
     situation.peaks->products = {{"float32", {.flops_per_s = 1e11}}, {"bfloat16", {.flops_per_s = flops_of_bfloat16}}};
     return propose(situation);
   };
-  CHECK(find(proposals({"model.name=mlp"}, 3e11), "amp=true"));
+  // Whatever a measurement says, not on a CPU without such instructions.
+  CHECK((find(proposals({"model.name=mlp"}, 3e11), "amp=true") != nullptr) == amp::cpu_convolves(at::kBFloat16));
   CHECK_FALSE(find(proposals({"model.name=mlp"}, 1e10), "amp=true"));
   const auto slow = proposals({"model.name=mlp", "optimizations.amp=true"}, 1e10);
   REQUIRE(find(slow, "amp=false"));

@@ -229,7 +229,7 @@ inline std::vector<Change> right_changes() {
           {"channels_last", [](Plan& plan) { channels_last::apply(plan); }},
           {"fused_kernels", [](Plan& plan) { fused_kernels::apply(plan); }},
           {"fused_optimizer", [](Plan& plan) { fused_optimizer::apply(plan); }},
-          {"winograd", [](Plan& plan) { winograd::apply(plan); }},
+          {"winograd", [](Plan& plan) { winograd::apply(plan, {}); }},
           {"tf32", [](Plan& plan) { tf32::apply(plan); }},
           {"all of these at once", all}};
 }

@@ -1,6 +1,8 @@
 #include "base/files.h"
 #include "config/known_spellings.h"
 #include "data/transform_form.h"
+#include "kernels/winograd/winograd.h"
+#include "optimizations/amp/float32_convolutions.h"
 #include "recipe/make_plan.h"
 #include "recipe/plan_text.h"
 #include "recipe/recipe_io.h"
@@ -135,6 +137,23 @@ TEST_CASE("unused switches are those that are off and would have an effect here"
   CHECK_FALSE(one_on.contains("optimizations.channels_last=true"));
   CHECK(one_on.contains("optimizations.fused_optimizer=true"));
   CHECK_FALSE(unused("model: {name: vit_s_16}\n").contains("optimizations.fp8=true"));  // trains something else
+}
+
+TEST_CASE("a plan says which switches are not expected to pay on this CPU") {
+  const auto doubt = [](const std::string& text) {
+    const Plan plan = make_plan(load_text("device: cpu\n" + text).recipe, Machine{});
+    REQUIRE(plan.switches.size() == 1);
+    const std::string& why = plan.switches[0].doubt;
+    CHECK((plan_text(plan).find("; not expected to pay here: ") != std::string::npos) == !why.empty());
+    CHECK(plan_json(plan).at("switches")[0].at("doubt") == why);
+    return why;
+  };
+  CHECK_THAT(doubt("model: {name: vit_s_16}\noptimizations: {fp8: true}"), ContainsSubstring("in float32"));
+  CHECK(doubt("model: {name: mlp}\noptimizations: {amp: true}").empty() == amp::cpu_convolves(at::kBFloat16));
+  CHECK(doubt("optimizations: {amp: true}").empty());  // convolutions then compute in float32
+  CHECK(doubt("optimizations: {winograd: true}").empty());
+  CHECK(doubt("optimizations: {winograd: {products: bfloat16}}").empty() ==
+        kernels::winograd::has_bfloat16_products());
 }
 
 TEST_CASE("the defaults are valid and survive being written and loaded") {
@@ -283,7 +302,7 @@ TEST_CASE("a plan lists the model's operation slots that are not plain") {
   const auto slots = [&] { return plan_json(make_plan(recipe, Machine{})).at("slots"); };
   const auto plain = slots();
   CHECK_FALSE((plain.contains("convolution") || plain.contains("batch-norm") || plain.contains("head")));
-  recipe.optimizations.fused_kernels = recipe.optimizations.winograd = true;
+  recipe.optimizations.fused_kernels = recipe.optimizations.winograd.on = true;
   const auto filled = slots();
   CHECK_THAT(filled.at("convolution").get<std::string>(), ContainsSubstring("(winograd)"));
   CHECK_THAT(filled.at("batch-norm").get<std::string>(), ContainsSubstring("(fused_kernels)"));
