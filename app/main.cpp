@@ -5,6 +5,7 @@
 #include "app/version.h"
 #include "base/log.h"
 #include "comm/launch_environment.h"
+#include "device/heap.h"
 #include "device/process.h"
 
 #include <CLI/CLI.hpp>
@@ -117,6 +118,7 @@ int run(int argc, char** argv, const Environment& environment) {
   if (environment.contains("NO_COLOR")) output.no_color = true;
   start_logging(output.log_level, !output.no_color);
   if (output.log_level != "debug" && output.log_level != "trace") silence_library_warnings();
+  keep_freed_heap(environment);
   require_x86_64_v3();
   require_libtorch(libtorch_version());
   const auto chosen =

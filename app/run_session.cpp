@@ -38,12 +38,11 @@ namespace {
 void print_plan(const Plan& plan, const OutputOptions& output) {
   if (!output.quiet) std::printf("%s\n", plan_text(plan).c_str());
   std::fflush(stdout);
-  if (output.quiet)  // otherwise the plan's text reports them
-    for (const auto& entry : plan.switches)
-      if (!entry.outcome.has_effect)
-        spdlog::warn("{} has no effect here: {}", entry.name, entry.outcome.text);
-      else if (!entry.doubt.empty())
-        spdlog::warn("{} is not expected to pay here: {}", entry.name, entry.doubt);
+  if (!output.quiet) return;  // the plan's text reports them
+  for (const auto& entry : plan.switches) {
+    if (!entry.outcome.has_effect) spdlog::warn("{} has no effect here: {}", entry.name, entry.outcome.text);
+    if (!entry.doubt.empty()) spdlog::warn("{} is not expected to pay here: {}", entry.name, entry.doubt);
+  }
 }
 
 /// Measures what the job would gain if one of its costs were zero.

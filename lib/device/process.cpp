@@ -10,7 +10,6 @@
 #include <spdlog/spdlog.h>
 #include <torch/version.h>
 
-#include <malloc.h>
 #include <sched.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -45,21 +44,9 @@ void bind_threads(const std::vector<int>& cpus) {
     ::sched_setaffinity(std::stoi(thread.path().filename()), bytes, set.get());
 }
 
-/// glibc's malloc returns the free end of its heap to the kernel. Where a step's tensors lie there, it does so in every
-/// step, and the next one pays a page fault for each page again. Here they stay. Blocks above 32 MiB, the most that
-/// mallopt() accepts, still come from the kernel each time. What the user has set in the environment is kept.
-void keep_freed_heap() {
-  constexpr int kLargestBlock = 32 << 20, kNever = -1;
-  for (const char* variable : {"GLIBC_TUNABLES", "MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_"})
-    if (std::getenv(variable)) return;
-  ::mallopt(M_MMAP_THRESHOLD, kLargestBlock);
-  ::mallopt(M_TRIM_THRESHOLD, kNever);
-}
-
 }  // namespace
 
 void apply(const ProcessSettings& settings) {
-  keep_freed_heap();
   if (settings.num_threads) at::set_num_threads(*settings.num_threads);
   install_counting_allocator();
   if (settings.caching_allocator) install_caching_allocator(settings.huge_pages);

@@ -216,7 +216,7 @@ std::vector<UnusedSwitch> unused_switches(const Recipe& recipe, const Plan& plan
                           if (!checks.problems.empty()) return;
                           try {
                             Plan changed = plan;
-                            if (const Outcome outcome = call_with(option, apply, changed); 
+                            if (const Outcome outcome = call_with(option, apply, changed);
                                 outcome.has_effect && (!outcome.doubt || outcome.doubt(changed).empty()))
                               unused.push_back({fmt::format("{}={}", key, turned_on_by(option)), outcome.text});
                           } catch (const UserError&) {  // named recovery: it cannot be combined with what is on

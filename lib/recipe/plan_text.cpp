@@ -256,8 +256,7 @@ std::string plan_text(const Plan& plan) {
   text += "parts of the step\n";
   for (const auto& [name, what] : slot_texts(plan)) line(name, what);
   text += plan.switches.empty() ? "switches: none\n" : "switches\n";
-  for (const auto& entry : plan.switches)
-    line(entry.name, entry.text());
+  for (const auto& entry : plan.switches) line(entry.name, entry.text());
   if (plan.stages.replica.ranks > 1) text += sharding_text(plan);
   for (const auto& note : plan.notes) text += fmt::format("note: {}\n", note);
   return text;

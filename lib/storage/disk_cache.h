@@ -27,7 +27,7 @@
 
 namespace trainopt {
 
-inline constexpr int64_t kCacheBlock = 32 << 10;
+inline constexpr int64_t kCacheBlock = 8 << 10;
 
 struct DiskCacheOptions {
   std::filesystem::path folder;

@@ -5,9 +5,9 @@ whole step; eager also channels-last in float16 and NCHW in 32 bits.
 
 With --model gpt2 or vit_s_16, the job of configs/gpt2/all.yaml or configs/vit/all.yaml against Hugging Face's or
 torchvision's model. --dtype takes only PyTorch's ways in that type, and for a transformer trainopt's too. --allocators
-gives PyTorch the allocators that its tuning guide recommends for CPUs, each in turn. --ipex adds Intel's extension, which
-is no requirement of this project: name the interpreter of an environment that has it, with the PyTorch that it wants,
-torchvision and intel-openmp.
+gives PyTorch the allocators that its tuning guide recommends for CPUs, each in turn. --ipex adds Intel's extension,
+which is no requirement of this project: name the interpreter of an environment that has it, with the PyTorch that it
+wants, torchvision and intel-openmp.
 """
 
 import argparse
@@ -46,9 +46,8 @@ def main() -> None:
     options.add_argument("--more-pairs", type=int, default=10, help="with the fastest way; only these make its row")
     options.add_argument("--ways", nargs="*", help="default: all: " + ", ".join(ways))
     options.add_argument("--dtype", choices=("bf16", "fp32"), help="of both sides")
-    options.add_argument(
-        "--allocators", nargs="*", default=["glibc"], choices=("glibc", "jemalloc", "tcmalloc"), help="of PyTorch on a CPU"
-    )
+    known = ("glibc", "jemalloc", "tcmalloc")
+    options.add_argument("--allocators", nargs="*", default=["glibc"], choices=known, help="of PyTorch on a CPU")
     options.add_argument("--ipex", metavar="PYTHON", help="the interpreter of an environment with Intel's extension")
     options.add_argument("--plain", action="store_true", help="trainopt without any switch: recipe 0-baseline")
     options.add_argument(

@@ -1,7 +1,7 @@
 // Winograd convolution against libtorch's on the CPU: the 3×3 convolutions of ResNet-18's four stages and both their
 // gradients. Prints one JSON object per line: stage, type, what the products read, pass, operations per second (counted
-// as in a direct convolution), the ratio, and the errors of both sides against float64 (norm of the difference ÷ norm of
-// the result). Both sides take turns; the ratio is the median over the turns.
+// as in a direct convolution), the ratio, and the errors of both sides against float64 (norm of the difference ÷ norm
+// of the result). Both sides take turns; the ratio is the median over the turns.
 #include "base/clock.h"
 #include "base/json.h"
 #include "device/caching_allocator.h"
@@ -34,8 +34,8 @@ int main(int argc, char** argv) {
   const at::NoGradGuard no_grad;
   install_caching_allocator(/*huge_pages=*/true);  // on both sides
   using kernels::winograd::Products;
-  for (const auto& [type, products] : {std::pair(at::kFloat, Products::full), {at::kBFloat16, Products::full},
-                                       {at::kBFloat16, Products::bfloat16}})
+  for (const auto& [type, products] :
+       {std::pair(at::kFloat, Products::full), {at::kBFloat16, Products::full}, {at::kBFloat16, Products::bfloat16}})
     for (const auto& [channels, side] : {std::pair(64, 56), {128, 28}, {256, 14}, {512, 7}}) {
       const auto tensor = [type = type](at::IntArrayRef shape) {
         return at::randn(shape).to(type).contiguous(at::MemoryFormat::ChannelsLast);
@@ -55,12 +55,11 @@ int main(int argc, char** argv) {
         std::function<at::Tensor(at::ScalarType)> theirs;
       };
       using namespace kernels::winograd;
-      const std::vector<Pass> passes = {
-          {"forward", [&] { return convolution(x, w, products); }, forward_in},
-          {"input gradient", [&] { return input_gradient(g, w, products); },
-           [&](at::ScalarType of) { return backward_in(of, true); }},
-          {"weight gradient", [&] { return weight_gradient(g, x, type, products); },
-           [&](at::ScalarType of) { return backward_in(of, false); }}};
+      const std::vector<Pass> passes = {{"forward", [&] { return convolution(x, w, products); }, forward_in},
+                                        {"input gradient", [&] { return input_gradient(g, w, products); },
+                                         [&](at::ScalarType of) { return backward_in(of, true); }},
+                                        {"weight gradient", [&] { return weight_gradient(g, x, type, products); },
+                                         [&](at::ScalarType of) { return backward_in(of, false); }}};
       for (const Pass& pass : passes) {
         const at::Tensor wanted = pass.theirs(at::kDouble);
         const auto error = [&](const at::Tensor& result) {
@@ -69,7 +68,8 @@ int main(int argc, char** argv) {
         const double error_of_ours = error(pass.ours()), error_of_theirs = error(pass.theirs(type));
         std::vector<double> ratios, ours;
         for (int turn = 0; turn < turns; ++turn) {
-          const double before = seconds_of(pass.ours), their = seconds_of([&] { pass.theirs(type); }), after = seconds_of(pass.ours);
+          const double before = seconds_of(pass.ours), their = seconds_of([&] { pass.theirs(type); }),
+                       after = seconds_of(pass.ours);
           ours.push_back((before + after) / 2);
           ratios.push_back(their / ours.back());
         }

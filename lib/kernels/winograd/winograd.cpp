@@ -21,8 +21,8 @@ namespace {
 constexpr int64_t kOwnTiles = 48, kOwnTilesOfLargeWeights = 96, kOwnCacheBytes = int64_t{1} << 20;
 /// Weights that every thread would read from memory again are read once, by all.
 constexpr int64_t kMostWeightBytes = int64_t{12} << 20;
-/// Otherwise all threads share a block in the last-level cache, of this many bytes, but with at least enough tiles to be
-/// worth reading the weights of a position.
+/// Otherwise all threads share a block in the last-level cache, of this many bytes, but with at least enough tiles to
+/// be worth reading the weights of a position.
 constexpr int64_t kBlockBytes = int64_t{8} << 20, kMinBlockTiles = 256;
 /// Parts of the tiles with sums of their own for the weights' gradient, where their sums fit in a thread's cache. Their
 /// number must not depend on that of threads, or results would.
@@ -189,8 +189,8 @@ TransformedBuffer<Work<T>> transformed_weight_gradient(const at::Tensor& g, cons
   const Grid grid = grid_of(x);
   const int64_t in = x.size(1), out = g.size(1), tiles = grid.tiles();
   TRAINOPT_CHECK(g.size(0) == grid.images && g.size(2) == grid.height && g.size(3) == grid.width);
-  const bool in_parts = kPositions * in * out * static_cast<int64_t>(sizeof(Work<T>)) <= kOwnCacheBytes &&
-                        tiles >= kParts * kOwnTiles;
+  const bool in_parts =
+      kPositions * in * out * static_cast<int64_t>(sizeof(Work<T>)) <= kOwnCacheBytes && tiles >= kParts * kOwnTiles;
   if (!in_parts) {
     TransformedBuffer<Work<T>> sums(out, in, x.device());
     sum_gradients<T, P>(g, x, 0, tiles, tiles_in_block(grid, static_cast<size_t>(in + out) * sizeof(P)), sums);

@@ -7,32 +7,37 @@
 
 #include <fmt/ranges.h>
 
+#include <array>
+#include <functional>
+#include <map>
+
 namespace trainopt::winograd {
 namespace {
+
+bool is_own(const TracedOperation& operation) {  // grad_mode excludes evaluation
+  return operation.name == kernels::winograd::kConvolutionLabel && operation.grad_mode;
+}
 
 /// "64 × 56×56 (4)": channels and image of the convolutions with Winograd, and how many there are.
 std::vector<std::string> shapes_of(const StepTrace& seen) {
   constexpr size_t kMost = 6;
-  std::map<std::vector<int64_t>, int64_t, std::greater<>> shapes;  // height, width, channels → convolutions
+  std::map<std::array<int64_t, 3>, int64_t, std::greater<>> shapes;  // height, width, channels → convolutions
   for (const auto& [operation, calls] : seen.operations)
-    if (const auto* input = operation.tensor(0);
-        operation.name == kernels::winograd::kConvolutionLabel && operation.grad_mode && input && input->shape.size() == 4)
-      shapes[{input->shape[2], input->shape[3], input->shape[1]}] += calls;
+    if (const auto* input = operation.tensor(0); is_own(operation) && input)
+      shapes[{input->sizes[2], input->sizes[3], input->sizes[1]}] += calls;
   std::vector<std::string> words;
   for (const auto& [shape, calls] : shapes)
     if (words.size() < kMost) words.push_back(fmt::format("{} × {}×{} ({})", shape[2], shape[0], shape[1], calls));
-  if (shapes.size() > kMost) words.push_back(counted(shapes.size() - kMost, "more shape"));
+  if (shapes.size() > kMost) words.push_back(counted(std::ssize(shapes) - std::ssize(words), "other shape"));
   return words;
 }
 
 Receipt receipt(const StepTrace& seen, const std::string& form) {
-  const int64_t own = seen.calls([](const TracedOperation& operation) {
-    return operation.name == kernels::winograd::kConvolutionLabel && operation.grad_mode;  // excludes evaluation
-  });
+  const int64_t own = seen.calls(is_own);
   const bool effective = own > 0;
-  const std::string used = fmt::format("{} of {} convolutions and {} of their gradients used Winograd", own,
-                                       seen.calls(is_forward_convolution),
-                                       seen.calls(kernels::winograd::kConvolutionGradientLabel));
+  const std::string used =
+      fmt::format("{} of {} convolutions and {} of their gradients used Winograd", own,
+                  seen.calls(is_forward_convolution), seen.calls(kernels::winograd::kConvolutionGradientLabel));
   return {.observed = effective ? fmt::format("{} ({}): {}", used, form, fmt::join(shapes_of(seen), ", ")) : used,
           .effective = effective,
           .reason =

@@ -22,8 +22,8 @@ class ArmFailed(Exception):
 
 @dataclass
 class Sides:
-    """The programs and what they run with; `deadline` is on the monotonic clock. `torch_environments`: of a way whose name
-    ends in " with NAME"; `ipex_python` runs the ways of IPEX, which needs a PyTorch of its own."""
+    """The programs and what they run with; `deadline` is on the monotonic clock. `torch_environments`: of a way whose
+    name ends in " with NAME"; `ipex_python` runs the ways of IPEX, which needs a PyTorch of its own."""
 
     trainopt: Path
     recipe: Path
@@ -112,8 +112,8 @@ def trainopt_arm(sides: Sides, folder: Path, overrides: list[str], name: str = "
 
 
 def torch_arm(sides: Sides, folder: Path, name: str, options: dict) -> Arm:
-    """`name`: a way, and perhaps " with " and an environment's name. `options` are those of serve.py; True stands for an
-    option without a value."""
+    """`name`: a way, and perhaps " with " and an environment's name. `options` are those of serve.py; True stands for
+    an option without a value."""
     way, _, environment = name.partition(" with ")
     words = [
         word
@@ -135,8 +135,8 @@ def library(name: str) -> str:
 
 
 def allocators() -> dict[str, dict]:
-    """The environments that PyTorch's tuning guide recommends for training on CPUs: jemalloc, here without any return of
-    memory to the kernel, and tcmalloc."""
+    """What PyTorch's tuning guide recommends for training on CPUs: jemalloc, here without any return of memory to the
+    kernel, and tcmalloc."""
     keeps = "oversize_threshold:1,background_thread:true,metadata_thp:auto,dirty_decay_ms:-1,muzzy_decay_ms:-1"
     return {
         "glibc": dict(os.environ),

@@ -152,8 +152,7 @@ TEST_CASE("a plan says which switches are not expected to pay on this CPU") {
   CHECK(doubt("model: {name: mlp}\noptimizations: {amp: true}").empty() == amp::cpu_convolves(at::kBFloat16));
   CHECK(doubt("optimizations: {amp: true}").empty());  // convolutions then compute in float32
   CHECK(doubt("optimizations: {winograd: true}").empty());
-  CHECK(doubt("optimizations: {winograd: {products: bfloat16}}").empty() ==
-        kernels::winograd::has_bfloat16_products());
+  CHECK(doubt("optimizations: {winograd: {products: bfloat16}}").empty() == kernels::winograd::has_bfloat16_products());
 }
 
 TEST_CASE("the defaults are valid and survive being written and loaded") {

@@ -33,9 +33,8 @@ struct InPairs {
  private:
   /// Two rows of sixteen numbers, one from each in turn.
   static Line interleaved(__m512i rows) {
-    alignas(64) static constexpr int16_t kOrder[32] = {0,  16, 1,  17, 2,  18, 3,  19, 4,  20, 5,
-                                                       21, 6,  22, 7,  23, 8,  24, 9,  25, 10, 26,
-                                                       11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
+    alignas(64) static constexpr int16_t kOrder[32] = {0, 16, 1, 17, 2,  18, 3,  19, 4,  20, 5,  21, 6,  22, 7,  23,
+                                                       8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
     return reinterpret_cast<__m512bh>(_mm512_permutexvar_epi16(_mm512_load_si512(kOrder), rows));
   }
 };

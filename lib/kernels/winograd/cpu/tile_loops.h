@@ -22,8 +22,8 @@ struct Computed {
 // Each struct is one side of a transform, for the points 0, ±2/3, ±3/2, ∞. Errors are half those of the usual points 0,
 // ±1, ±2, ∞: among symmetric points these have about the smallest.
 
-inline constexpr double kNear = 2.0 / 3, kFar = 1.5, kNear2 = kNear * kNear, kFar2 = kFar * kFar, kNear3 = kNear * kNear2,
-                        kFar3 = kFar * kFar2;
+inline constexpr double kNear = 2.0 / 3, kFar = 1.5, kNear2 = kNear * kNear, kFar2 = kFar * kFar,
+                        kNear3 = kNear * kNear2, kFar3 = kFar * kFar2;
 
 template <class Lane>
 struct InputSide : Computed<Lane> {  // Bᵀ
