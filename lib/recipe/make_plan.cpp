@@ -129,7 +129,8 @@ void for_each_optimization(const Recipe& recipe, int64_t replicas, Pass pass) {
   // The step
   pass(channels_last::kInfo,        o.channels_last, channels_last::apply);
   pass(fused_kernels::kInfo,        o.fused_kernels, fused_kernels::apply, fused_kernels::check);
-  pass(winograd::kInfo,             o.winograd, winograd::apply);
+  pass(o.winograd.options.products == winograd::ProductType::float32 ? winograd::kInfo : winograd::kRoundedInfo,
+       o.winograd, winograd::apply);
   pass(tf32::kInfo,                 o.tf32, tf32::apply);
   pass(cudnn_benchmark::kInfo,      o.cudnn_benchmark, cudnn_benchmark::apply, cudnn_benchmark::check);
   pass(amp::kInfo,                  o.amp, amp::apply, amp::check);

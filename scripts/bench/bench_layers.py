@@ -1,4 +1,4 @@
-"""Each kind of layer of ResNet-18 in a training step with every switch on, 224 px: time forward and backward, as a share
+"""Each kind of layer of ResNet-18 in a training step with every switch on, 224 px: time forward and backward, as share
 of what this machine's measured peaks allow, and which peak that is. Convolutions are counted as direct ones, so
 Winograd's may take less time than the arithmetic peak allows for those.
 

@@ -4,7 +4,7 @@ On a GPU, channels-last in bfloat16: eager, torch.compile, its max-autotune mode
 whole step; eager also channels-last in float16 and NCHW in 32 bits.
 
 With --model gpt2 or vit_s_16, the job of configs/gpt2/all.yaml or configs/vit/all.yaml against Hugging Face's or
-torchvision's model. --dtype takes only PyTorch's ways in that type, and for a transformer trainopt's too. --allocators
+torchvision's model. --dtype takes only PyTorch's ways in that type; fp32 is trainopt's type too then. --allocators
 gives PyTorch the allocators that its tuning guide recommends for CPUs, each in turn. --ipex adds Intel's extension,
 which is no requirement of this project: name the interpreter of an environment that has it, with the PyTorch that it
 wants, torchvision and intel-openmp.
@@ -16,7 +16,7 @@ from pathlib import Path
 
 import common
 from peers import table
-from peers.arms import Sides, allocators, ipex_environment
+from peers.arms import Sides, ipex_environment, with_allocator
 from peers.turns import Case, Pace, TransformerCase, compare_with_ways
 
 
@@ -71,7 +71,7 @@ def main() -> None:
     sides = Sides(common.trainopt_binary(), common.ROOT / recipe)
     ways = chosen.ways or ways
     if not on_gpu:
-        sides.torch_environments = allocators()
+        sides.torch_environments = {name: with_allocator(name) for name in chosen.allocators}
         ways = [f"{way} with {allocator}" for way in ways for allocator in chosen.allocators]
     if chosen.ipex:
         sides.ipex_python, sides.torch_environments["its launcher's"] = chosen.ipex, ipex_environment(chosen.ipex)

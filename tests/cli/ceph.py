@@ -91,7 +91,7 @@ class Ceph:
                 socket.create_connection(("127.0.0.1", self.port), 1).close()
                 break
             except OSError:
-                assert time.monotonic() < end, "radosgw does not start"
+                assert self.servers[-1].poll() is None and time.monotonic() < end, "radosgw does not start"
                 time.sleep(0.1)
         self.client = boto3.client(
             "s3",

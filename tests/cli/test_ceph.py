@@ -4,12 +4,13 @@ import signal
 
 import pytest
 
-import ceph
 from conftest import checkpoint, losses
 from test_packed import RECIPE
 from test_tar import write_tar
 
 storage = pytest.importorskip("object_storage", reason="moto and boto3 are not installed")
+import ceph  # noqa: E402: it needs boto3
+
 pytestmark = [
     pytest.mark.full,
     pytest.mark.skipif(bool(ceph.missing()), reason=f"not installed: {' '.join(ceph.missing())}"),
@@ -18,13 +19,16 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def cluster(digits, tmp_path_factory):
+    data = tmp_path_factory.mktemp("objects")
+    write_tar(data / "a.tar", digits, count=96)
+    write_tar(data / "b.tar", digits, count=48)
     server = ceph.Ceph(tmp_path_factory.mktemp("ceph"))
-    server.data = tmp_path_factory.mktemp("objects")
-    write_tar(server.data / "a.tar", digits, count=96)
-    write_tar(server.data / "b.tar", digits, count=48)
-    server.put(server.data / "a.tar", "set/é + 1/a.tar")
-    yield server
-    server.stop()
+    try:
+        server.data = data
+        server.put(data / "a.tar", "set/é + 1/a.tar")
+        yield server
+    finally:
+        server.stop()
 
 
 def run(trainopt, port, path, out, *arguments, dataset="tar", **variables):
@@ -105,5 +109,5 @@ def test_what_the_server_refuses(trainopt, cluster):
     refused("s3://data/none.tar", ["there is no such object", "none.tar"])
     refused("s3://no-bucket/a.tar", ["there is no such bucket", "no-bucket"])
     wrong = "the credentials are not valid"
-    refused("s3://data/changing.tar", [wrong, "SignatureDoesNotMatch"], AWS_SECRET_ACCESS_KEY="wrong")
-    refused("s3://data/changing.tar", [wrong, "InvalidAccessKeyId"], AWS_ACCESS_KEY_ID="AKIAUNKNOWN")
+    refused("s3://data/set/é + 1/a.tar", [wrong, "SignatureDoesNotMatch"], AWS_SECRET_ACCESS_KEY="wrong")
+    refused("s3://data/set/é + 1/a.tar", [wrong, "InvalidAccessKeyId"], AWS_ACCESS_KEY_ID="AKIAUNKNOWN")

@@ -27,11 +27,12 @@ struct Case {
   int64_t images, in, out, height, width;
 };
 /// Complete tiles, tiles over either border, fewer pixels than a tile has; channels of one vector and of several,
-/// numbers of channels that are and are not multiples of the rows of a product; two blocks of tiles, the second
-/// shorter.
-const std::vector<Case> kCases = {{1, 16, 16, 4, 4},   {2, 16, 48, 8, 8},   {3, 48, 16, 7, 7},   {1, 32, 80, 5, 9},
-                                  {2, 16, 16, 1, 1},   {5, 16, 32, 1, 13},  {2, 32, 32, 14, 3},  {1, 64, 64, 56, 56},
-                                  {3, 32, 32, 12, 12}, {33, 272, 16, 9, 6}, {64, 16, 528, 7, 5}, {40, 16, 512, 13, 9}};
+/// numbers of channels that are and are not multiples of the rows of a product; several blocks of tiles, the last one
+/// shorter; sums in parts, and over more tiles than a pass takes.
+const std::vector<Case> kCases = {{1, 16, 16, 4, 4},    {2, 16, 48, 8, 8},   {3, 48, 16, 7, 7},   {1, 32, 80, 5, 9},
+                                  {2, 16, 16, 1, 1},    {5, 16, 32, 1, 13},  {2, 32, 32, 14, 3},  {1, 64, 64, 56, 56},
+                                  {3, 32, 32, 12, 12},  {33, 272, 16, 9, 6}, {64, 16, 528, 7, 5}, {40, 16, 512, 13, 9},
+                                  {17, 32, 32, 28, 28}, {11, 96, 96, 28, 28}};
 
 at::Tensor random(at::IntArrayRef shape, at::ScalarType type) {
   return at::randn(shape, at::kDouble).to(type).contiguous(at::MemoryFormat::ChannelsLast);
@@ -79,7 +80,13 @@ struct Emulated {
   static Numbers load(const float* from) {
     return Numbers::each([&](size_t i) { return from[i]; });
   }
-  static void store(float* to, const Numbers& values) { std::copy(values.v.begin(), values.v.end(), to); }
+  static Numbers load(const c10::BFloat16* from) {
+    return Numbers::each([&](size_t i) { return float{from[i]}; });
+  }
+  template <class T>
+  static void store(T* to, const Numbers& values) {
+    std::copy(values.v.begin(), values.v.end(), to);
+  }
   static Numbers zero() { return of(0); }
   static Numbers of(float number) {
     return Numbers::each([&](size_t) { return number; });
@@ -197,7 +204,7 @@ TEST_CASE("vectors of any width give bit-identical results") {
   const Width<float> avx2{tiles_avx2<float, float>(), products_avx2()};
   const Width<float> emulated{tiles_of<Emulated, float>(), products_of<OneByOne<Emulated>, 12, 8, 2>()};
   for (const auto& [images, in, out, height, width] : kCases) {
-    const Grid grid{.images = std::min<int64_t>(images, 3), .height = height, .width = width};
+    const Grid grid{.images = std::min<int64_t>(images, 7), .height = height, .width = width};
     const auto wanted = all_of(avx2, grid, in, out);
     CHECK(all_of(emulated, grid, in, out) == wanted);
     if (has_avx512()) CHECK(all_of<float>({tiles_avx512<float, float>(), products_avx512()}, grid, in, out) == wanted);
@@ -207,10 +214,12 @@ TEST_CASE("vectors of any width give bit-identical results") {
 TEST_CASE("products of bfloat16 are the same sums for vectors of any width") {
   using Half = c10::BFloat16;
   const Width<Half> avx2{tiles_avx2<float, Half>(), bfloat16_products_avx2()};
+  const Width<Half> emulated{tiles_of<Emulated, float, Half>(), products_of<TwoByTwo<Emulated>, 8, 8, 2>()};
   for (const auto& [images, in, out, height, width] : kCases) {
     INFO(images << " images, " << in << " to " << out << " channels, " << height << " × " << width);
-    const Grid grid{.images = std::min<int64_t>(images, 3), .height = height, .width = width};
+    const Grid grid{.images = std::min<int64_t>(images, 7), .height = height, .width = width};
     const auto wanted = all_of(avx2, grid, in, out);
+    CHECK((all_of(emulated, grid, in, out) == wanted));
     if (has_avx512())
       CHECK((all_of<Half>({tiles_avx512<float, Half>(), bfloat16_products_avx512()}, grid, in, out) == wanted));
     if (!has_avx512_bf16()) continue;
@@ -227,32 +236,36 @@ TEST_CASE("products of bfloat16 cost about one percent, whatever the images' typ
       const at::Tensor x = random({images, in, height, width}, type), w = random({out, in, 3, 3}, type),
                        g = random({images, out, height, width}, type);
       const auto [of_input, of_weight] = gradients_of_libtorch(g, x, w);
-      const auto off = [](const at::Tensor& result, const at::Tensor& wanted) {
-        const double error = distance(result, wanted);
-        return error > 2e-3 && error < 2e-2;
-      };
-      CHECK(off(convolution(x, w, Products::bfloat16), at::conv2d(x.to(at::kDouble), w.to(at::kDouble), {}, 1, 1)));
-      CHECK(off(input_gradient(g, w, Products::bfloat16), of_input));
-      CHECK(off(weight_gradient(g, x, type, Products::bfloat16), of_weight));
+      const bool is_large = x.numel() > 10'000;
+      for (const double error :
+           {distance(convolution(x, w, Products::bfloat16), at::conv2d(x.to(at::kDouble), w.to(at::kDouble), {}, 1, 1)),
+            distance(input_gradient(g, w, Products::bfloat16), of_input),
+            distance(weight_gradient(g, x, type, Products::bfloat16), of_weight)}) {
+        CHECK(error < 2e-2);
+        if (is_large) CHECK(error > 5e-3);
+      }
     }
 }
 
 TEST_CASE("Winograd's results do not depend on the number of threads") {
   at::manual_seed(5);
-  const at::Tensor x = random({17, 64, 21, 18}, at::kFloat), w = random({512, 64, 3, 3}, at::kFloat),
-                   g = random({17, 512, 21, 18}, at::kFloat);
   const int threads = at::get_num_threads();
-  std::vector<std::vector<at::Tensor>> results;
-  for (const int count : {1, 2, 3}) {
-    at::set_num_threads(count);
-    results.push_back({convolution(x, w), input_gradient(g, w), weight_gradient(g, x, at::kFloat),
-                       convolution(x, w, Products::bfloat16), weight_gradient(g, x, at::kFloat, Products::bfloat16)});
+  for (const auto& [images, in, out, height, width] : {Case{17, 64, 512, 21, 18}, Case{17, 32, 32, 28, 28}}) {
+    const at::Tensor x = random({images, in, height, width}, at::kFloat), w = random({out, in, 3, 3}, at::kFloat),
+                     g = random({images, out, height, width}, at::kFloat);
+    std::vector<at::Tensor> wanted;
+    for (const int count : {1, 2, 3, 20}) {  // of which the last share blocks
+      at::set_num_threads(count);
+      std::vector<at::Tensor> results;
+      for (const Products products : {Products::full, Products::bfloat16})
+        for (const auto& result :
+             {convolution(x, w, products), input_gradient(g, w, products), weight_gradient(g, x, at::kFloat, products)})
+          results.push_back(result);
+      if (wanted.empty()) wanted = results;
+      for (size_t i = 0; i < wanted.size(); ++i) CHECK(results[i].equal(wanted[i]));
+    }
   }
   at::set_num_threads(threads);
-  for (size_t i = 0; i < results[0].size(); ++i) {
-    CHECK(results[1][i].equal(results[0][i]));
-    CHECK(results[2][i].equal(results[0][i]));
-  }
 }
 
 TEST_CASE("a convolution whose input needs no gradient computes only the gradient of its weight") {

@@ -31,7 +31,8 @@ auto by_type(const at::Tensor& x, const F& work) {
 /// Whether this CPU has the instructions that the AVX-512 files are compiled for, and ATEN_CPU_CAPABILITY, which limits
 /// libtorch's own kernels, does not forbid them.
 inline bool has_avx512() {
-  return at::get_cpu_capability() == "AVX512" && __builtin_cpu_supports("avx512f") &&
+  const std::string allowed = at::get_cpu_capability();
+  return allowed != "DEFAULT" && allowed != "AVX2" && __builtin_cpu_supports("avx512f") &&
          __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
 }
 /// The same of the files for products of bfloat16.

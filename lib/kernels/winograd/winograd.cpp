@@ -16,9 +16,10 @@ namespace trainopt::kernels::winograd {
 namespace {
 
 /// Tiles are processed in blocks whose transforms stay in a cache between passes. If there are enough for every thread,
-/// each thread processes blocks of its own, in its own cache: of the first number of tiles if that cache also holds the
-/// weights, otherwise of the second, for which reading the weights again pays.
-constexpr int64_t kOwnTiles = 48, kOwnTilesOfLargeWeights = 96, kOwnCacheBytes = int64_t{1} << 20;
+/// each thread processes blocks of its own: of the first number of tiles if a core's cache also holds the weights,
+/// otherwise of the second, for which reading the weights again pays; fewer if they would take more memory than this.
+constexpr int64_t kOwnTiles = 48, kOwnTilesOfLargeWeights = 96, kOwnCacheBytes = int64_t{1} << 20,
+                  kMostOwnBytes = int64_t{4} << 20;
 /// Weights that every thread would read from memory again are read once, by all.
 constexpr int64_t kMostWeightBytes = int64_t{12} << 20;
 /// Otherwise all threads share a block in the last-level cache, of this many bytes, but with at least enough tiles to
@@ -60,17 +61,21 @@ template <class W>
 struct TransformedBuffer : Transformed<W> {
   TransformedBuffer(int64_t by_rows, int64_t by_channels, at::Device device)
       : Transformed<W>{
-            .at = nullptr, .position = by_rows * by_channels + kPanel, .rows = by_rows, .channels = by_channels} {
+            .at = nullptr, .position = by_rows * by_channels + kGap, .rows = by_rows, .channels = by_channels} {
     TRAINOPT_CHECK(by_rows > 0 && by_channels > 0 && by_channels % kPanel == 0);
-    // Positions are one cache line apart: otherwise those of one tile would often map to the same cache set.
     memory_ =
         at::empty({kPositions * this->position}, at::TensorOptions(device).dtype(c10::CppTypeToScalarType<W>::value));
     this->at = memory_.template mutable_data_ptr<W>();
   }
 
-  void add(const TransformedBuffer& other) { memory_.add_(other.memory_); }
+  void add(const TransformedBuffer& other) { values().add_(other.values()); }
 
  private:
+  /// Positions are a cache line apart: otherwise those of one tile would often map to the same cache set.
+  static constexpr int64_t kGap = 64 / sizeof(W);
+
+  at::Tensor values() const { return memory_.view({kPositions, this->position}).narrow(1, 0, this->position - kGap); }
+
   at::Tensor memory_;
 };
 
@@ -98,14 +103,16 @@ TransformedBuffer<W> transformed_weights(const at::Tensor& weight, bool by_outpu
 }
 
 /// `bytes`: of a tile's transformed values at one position.
-int64_t tiles_in_block(const Grid& grid, size_t bytes) {
-  return std::min(grid.tiles(), std::max(kMinBlockTiles, kBlockBytes / (kPositions * static_cast<int64_t>(bytes))));
+int64_t tiles_in_block(const Grid& grid, int64_t bytes) {
+  return std::min(grid.tiles(), std::max(kMinBlockTiles, kBlockBytes / (kPositions * bytes)));
 }
 
-/// Tiles of a block that a thread processes alone, or 0 if there are too few.
-int64_t tiles_of_own(const Grid& grid, int64_t bytes_of_weights) {
+/// Tiles of a block that a thread processes alone, or 0 if there are too few. `bytes`: of a tile at one position.
+int64_t tiles_of_own(const Grid& grid, int64_t bytes, int64_t bytes_of_weights) {
   if (grid.tiles() / at::get_num_threads() < kOwnTiles || bytes_of_weights > kMostWeightBytes) return 0;
-  return bytes_of_weights <= kOwnCacheBytes ? kOwnTiles : kOwnTilesOfLargeWeights;
+  const int64_t wanted = bytes_of_weights <= kOwnCacheBytes ? kOwnTiles : kOwnTilesOfLargeWeights;
+  const int64_t tiles = std::min(wanted, kMostOwnBytes / (kPositions * bytes));
+  return tiles < kOwnTiles ? 0 : tiles;
 }
 
 /// Calls work(first, last) for each block of tiles [begin, end).
@@ -128,7 +135,34 @@ void at_positions(int64_t count, int64_t piece, const F& work) {
   });
 }
 
-/// T: type of the images. `weights`: input channels × output channels.
+/// The transforms of one block. Allocated on the calling thread: allocations of others are not recorded.
+template <class T, class P>
+struct Block {
+  TransformedBuffer<P> inputs;
+  TransformedBuffer<Work<T>> outputs;
+};
+
+/// Convolves tiles [begin, end), `tiles` at a time. Within a parallel region, all of it runs on the calling thread.
+/// `weights`: input channels × output channels.
+template <class T, class P>
+void convolve(const at::Tensor& x, const Transformed<P>& weights, int64_t begin, int64_t end, int64_t tiles,
+              const Block<T, P>& block, T* y) {
+  const Grid grid = grid_of(x);
+  const auto& kernels = tile_kernels<T, P>();
+  in_blocks(begin, end, tiles, [&](int64_t first, int64_t last) {
+    at::parallel_for(first, last, kGrain, [&](int64_t from, int64_t to) {
+      kernels.inputs(x.const_data_ptr<T>(), grid, first, from, to, block.inputs);
+    });
+    at_positions(last - first, kRows, [&](int64_t position, int64_t from, int64_t to) {
+      product_kernels<P>().product(block.inputs.at_position(position), weights.at_position(position), from, to,
+                                   block.outputs.at_position(position));
+    });
+    at::parallel_for(first, last, kGrain,
+                     [&](int64_t from, int64_t to) { kernels.outputs(block.outputs, grid, first, from, to, y); });
+  });
+}
+
+/// T: type of the images.
 template <class T, class P>
 at::Tensor convolved(const at::Tensor& image, const Transformed<P>& weights) {
   const at::Tensor x = nhwc(image);
@@ -136,50 +170,44 @@ at::Tensor convolved(const at::Tensor& image, const Transformed<P>& weights) {
   const int64_t in = weights.rows, out = weights.channels;
   TRAINOPT_CHECK(x.dim() == 4 && x.size(1) == in);
   at::Tensor y = at::empty({grid.images, out, grid.height, grid.width}, x.options(), at::MemoryFormat::ChannelsLast);
-  const size_t bytes = static_cast<size_t>(in) * sizeof(P) + static_cast<size_t>(out) * sizeof(Work<T>);
-  // Within a parallel region, all of it runs on the calling thread.
-  const auto convolve = [&](int64_t from, int64_t to, int64_t block) {
-    const TransformedBuffer<P> inputs(block, in, x.device());
-    const TransformedBuffer<Work<T>> outputs(block, out, x.device());
-    if (x.is_meta()) return;
-    const auto& kernels = tile_kernels<T, P>();
-    in_blocks(from, to, block, [&](int64_t first, int64_t last) {
-      at::parallel_for(first, last, kGrain, [&](int64_t begin, int64_t end) {
-        kernels.inputs(x.const_data_ptr<T>(), grid, first, begin, end, inputs);
-      });
-      at_positions(last - first, kRows, [&](int64_t position, int64_t begin, int64_t end) {
-        product_kernels<P>().product(inputs.at_position(position), weights.at_position(position), begin, end,
-                                     outputs.at_position(position));
-      });
-      at::parallel_for(first, last, kGrain, [&](int64_t begin, int64_t end) {
-        kernels.outputs(outputs, grid, first, begin, end, y.mutable_data_ptr<T>());
-      });
-    });
-  };
-  const int64_t own = tiles_of_own(grid, kPositions * in * out * static_cast<int64_t>(sizeof(P)));
+  const int64_t size = sizeof(P), bytes = in * size + out * int64_t{sizeof(Work<T>)};
+  const int64_t own = tiles_of_own(grid, bytes, kPositions * in * out * size);
+  const int64_t tiles = own > 0 ? own : tiles_in_block(grid, bytes);
+  std::vector<Block<T, P>> blocks;
+  for (int thread = 0; thread < (own > 0 ? at::get_num_threads() : 1); ++thread)
+    blocks.push_back({{tiles, in, x.device()}, {tiles, out, x.device()}});
+  if (x.is_meta()) return y;
+  T* const to = y.mutable_data_ptr<T>();
   if (own > 0)
-    at::parallel_for(0, grid.tiles(), own, [&](int64_t begin, int64_t end) { convolve(begin, end, own); });
+    at::parallel_for(0, grid.tiles(), own, [&](int64_t begin, int64_t end) {
+      convolve(x, weights, begin, end, tiles, blocks[static_cast<size_t>(at::get_thread_num())], to);
+    });
   else
-    convolve(0, grid.tiles(), tiles_in_block(grid, bytes));
+    convolve(x, weights, 0, grid.tiles(), tiles, blocks[0], to);
   return y;
 }
 
-/// The sums over tiles [begin, end), `block` at a time. Within a parallel region, all of it runs on the calling thread.
+/// The transforms of one block, and the sums of several.
 template <class T, class P>
-void sum_gradients(const at::Tensor& g, const at::Tensor& x, int64_t begin, int64_t end, int64_t block,
-                   const Transformed<Work<T>>& sums) {
+struct Part {
+  TransformedBuffer<P> inputs, gradients;
+  TransformedBuffer<Work<T>> sums;
+};
+
+/// Sums over tiles [begin, end), `tiles` at a time. Within a parallel region, all of it runs on the calling thread.
+template <class T, class P>
+void sum_gradients(const at::Tensor& g, const at::Tensor& x, int64_t begin, int64_t end, int64_t tiles,
+                   const Part<T, P>& part) {
   const Grid grid = grid_of(x);
-  const TransformedBuffer<P> inputs(block, sums.channels, x.device()), gradients(block, sums.rows, x.device());
-  if (x.is_meta()) return;
   const auto& kernels = tile_kernels<T, P>();
-  in_blocks(begin, end, block, [&](int64_t first, int64_t last) {
+  in_blocks(begin, end, tiles, [&](int64_t first, int64_t last) {
     at::parallel_for(first, last, kGrain, [&](int64_t from, int64_t to) {
-      kernels.inputs(x.const_data_ptr<T>(), grid, first, from, to, inputs);
-      kernels.output_gradients(g.const_data_ptr<T>(), grid, first, from, to, gradients);
+      kernels.inputs(x.const_data_ptr<T>(), grid, first, from, to, part.inputs);
+      kernels.output_gradients(g.const_data_ptr<T>(), grid, first, from, to, part.gradients);
     });
-    at_positions(sums.rows, kPanel, [&](int64_t position, int64_t from, int64_t to) {
-      product_kernels<P>().outer_product(gradients.at_position(position), inputs.at_position(position), last - first,
-                                         from, to, first > begin, sums.at_position(position));
+    at_positions(part.sums.rows, kPanel, [&](int64_t position, int64_t from, int64_t to) {
+      product_kernels<P>().outer_product(part.gradients.at_position(position), part.inputs.at_position(position),
+                                         last - first, from, to, first > begin, part.sums.at_position(position));
     });
   });
 }
@@ -187,24 +215,25 @@ void sum_gradients(const at::Tensor& g, const at::Tensor& x, int64_t begin, int6
 template <class T, class P>
 TransformedBuffer<Work<T>> transformed_weight_gradient(const at::Tensor& g, const at::Tensor& x) {
   const Grid grid = grid_of(x);
-  const int64_t in = x.size(1), out = g.size(1), tiles = grid.tiles();
+  const int64_t in = x.size(1), out = g.size(1), all = grid.tiles();
   TRAINOPT_CHECK(g.size(0) == grid.images && g.size(2) == grid.height && g.size(3) == grid.width);
-  const bool in_parts =
-      kPositions * in * out * static_cast<int64_t>(sizeof(Work<T>)) <= kOwnCacheBytes && tiles >= kParts * kOwnTiles;
-  if (!in_parts) {
-    TransformedBuffer<Work<T>> sums(out, in, x.device());
-    sum_gradients<T, P>(g, x, 0, tiles, tiles_in_block(grid, static_cast<size_t>(in + out) * sizeof(P)), sums);
-    return sums;
-  }
-  std::vector<TransformedBuffer<Work<T>>> parts;
-  for (int64_t part = 0; part < kParts; ++part) parts.emplace_back(out, in, x.device());
-  at::parallel_for(0, kParts, 1, [&](int64_t first, int64_t last) {
-    for (int64_t part = first; part < last; ++part)
-      sum_gradients<T, P>(g, x, tiles * part / kParts, tiles * (part + 1) / kParts, kOwnTiles,
-                          parts[static_cast<size_t>(part)]);
-  });
-  for (size_t part = 1; part < parts.size(); ++part) parts[0].add(parts[part]);
-  return std::move(parts[0]);
+  const bool in_parts = kPositions * in * out * int64_t{sizeof(Work<T>)} <= kOwnCacheBytes && all >= kParts * kOwnTiles;
+  const int64_t count = in_parts ? kParts : 1;
+  const int64_t tiles = in_parts ? kOwnTiles : tiles_in_block(grid, (in + out) * int64_t{sizeof(P)});
+  std::vector<Part<T, P>> parts;
+  for (int64_t part = 0; part < count; ++part)
+    parts.push_back({{tiles, in, x.device()}, {tiles, out, x.device()}, {out, in, x.device()}});
+  if (x.is_meta()) return std::move(parts[0].sums);
+  const auto sum = [&](int64_t begin, int64_t end) {
+    for (int64_t part = begin; part < end; ++part)
+      sum_gradients(g, x, all * part / count, all * (part + 1) / count, tiles, parts[static_cast<size_t>(part)]);
+  };
+  if (in_parts)
+    at::parallel_for(0, count, 1, sum);
+  else
+    sum(0, 1);
+  for (size_t part = 1; part < parts.size(); ++part) parts[0].sums.add(parts[part].sums);
+  return std::move(parts[0].sums);
 }
 
 }  // namespace

@@ -134,15 +134,15 @@ def library(name: str) -> str:
     return found
 
 
-def allocators() -> dict[str, dict]:
-    """What PyTorch's tuning guide recommends for training on CPUs: jemalloc, here without any return of memory to the
-    kernel, and tcmalloc."""
+def with_allocator(name: str) -> dict:
+    """glibc's, or what PyTorch's tuning guide recommends for training on CPUs: jemalloc, here without any return of
+    memory to the kernel, or tcmalloc."""
+    if name == "glibc":
+        return dict(os.environ)
+    if name == "tcmalloc":
+        return {**os.environ, "LD_PRELOAD": library("tcmalloc_minimal")}
     keeps = "oversize_threshold:1,background_thread:true,metadata_thp:auto,dirty_decay_ms:-1,muzzy_decay_ms:-1"
-    return {
-        "glibc": dict(os.environ),
-        "jemalloc": {**os.environ, "LD_PRELOAD": library("jemalloc"), "MALLOC_CONF": keeps},
-        "tcmalloc": {**os.environ, "LD_PRELOAD": library("tcmalloc_minimal")},
-    }
+    return {**os.environ, "LD_PRELOAD": library("jemalloc"), "MALLOC_CONF": keeps}
 
 
 def ipex_environment(python: str) -> dict:

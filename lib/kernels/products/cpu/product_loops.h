@@ -46,7 +46,7 @@ struct TwoByTwo {
   using Line = Pair;
   static constexpr int kStep = 2;
 
-  static Factor factor(const Number* a) { return {Lane::of(a[0]), Lane::of(a[1])}; }
+  static Factor factor(const Number* a) { return {Lane::of(widened(a)), Lane::of(widened(a + 1))}; }
   static Line line(const Number* b) { return {Lane::load(b), Lane::load(b + kPanel)}; }
   static Line last_line(const Number* b) { return {Lane::load(b), Lane::zero()}; }
   static auto multiply_add(Factor a, Line b, typename Lane::Numbers sum) {
@@ -54,11 +54,19 @@ struct TwoByTwo {
   }
   /// Interleaves the rows two by two. The last of an odd number is followed by zeros.
   static const Number* stepped(const Number* panel, int64_t rows, Number* to) {
-    for (int64_t row = 0; row < rows; ++row)
-      for (int64_t c = 0; c < kPanel; ++c) to[(row / 2 * kPanel + c) * 2 + row % 2] = panel[row * kPanel + c];
-    if (rows % 2 == 1)
-      for (int64_t c = 0; c < kPanel; ++c) to[(rows / 2 * kPanel + c) * 2 + 1] = 0;
+    for (int64_t row = 0; row < rows + rows % 2; ++row)
+      for (int64_t c = 0; c < kPanel; ++c)
+        to[(row / 2 * kPanel + c) * 2 + row % 2].x = row < rows ? panel[row * kPanel + c].x : uint16_t{0};
     return to;
+  }
+
+ private:
+  /// As the type's own conversion, which is compiled for other CPUs too and must not be compiled here.
+  [[gnu::always_inline]] static float widened(const Number* a) {
+    const uint32_t bits = uint32_t{a->x} << 16;
+    float number;
+    __builtin_memcpy(&number, &bits, sizeof(number));
+    return number;
   }
 };
 
