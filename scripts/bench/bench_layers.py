@@ -14,11 +14,12 @@ from pathlib import Path
 
 import common
 
-CONVOLUTIONS = ("aten::convolution", "trainopt::winograd_convolution")
-NORM, POOL, LOSS = "trainopt::fused_batch_norm", "trainopt::fused_average_pool", "trainopt::fused_cross_entropy"
+WINOGRAD, NORM = "trainopt::winograd_convolution", "trainopt::fused_batch_norm"
 # Reads and writes of a tensor of the activations' size: statistics, then the result; two reads of gradient and input,
-# then the gradient.
+# then the gradient. A residual adds one of each.
 NORM_PASSES = {"forward": 3, "backward": 5}
+NORMS = [(64, 112, 1), (64, 56, 4), (128, 28, 5), (256, 14, 5), (512, 7, 5)]  # channels, side, how many
+RESIDUALS = [(64, 56, 2), (128, 28, 2), (256, 14, 2), (512, 7, 2)]
 # ResNet-18's convolutions at 224 px: input channels and side → output channels, kernel, stride, how many.
 LAYERS = [
     (3, 224, 64, 7, 2, 1),
@@ -41,14 +42,12 @@ class Profile:
     def __init__(self, recipe: Path, overrides: list[str], folder: Path):
         words = ["profile", str(recipe), *overrides, "--group-by", "shape", "--top", "100000", "--json"]
         result = common.trainopt_json(*words, "--run-dir", str(folder))
-        rank = result["ranks"][0]
-        self.steps, self.step_ms = len(rank["steps"]), sum(step["wall_ms"] for step in rank["steps"])
-        self.step_ms /= self.steps
+        steps = len(result["steps"])
+        self.step_ms = result["wall_ms"] / steps
         self.times = defaultdict(float)
-        for row in rank["operations"]:
-            shapes = json.loads(row["shape"]) if row["shape"] else []
-            shapes = tuple(tuple(shape) for shape in shapes if isinstance(shape, list))
-            self.times[row["name"], shapes] += row["cpu_total_ms"] / self.steps
+        for row in result["operations"]:
+            shapes = json.loads(row["shapes"] or "[]")
+            self.times[row["name"], tuple(map(tuple, shapes))] += row["cpu_total_ms"] / steps
 
     def of(self, name: str, *shapes: tuple) -> float:
         """Of the operations whose first shapes are these."""
@@ -76,10 +75,9 @@ def convolution_rows(profile: Profile, batch: int, peaks: dict, dtype: str, size
         result = (batch, out, side // stride, side // stride)
         flops = 2.0 * count * batch * out * channels * kernel**2 * (side // stride) ** 2
         moved = size * count * batch * (channels * side**2 + out * (side // stride) ** 2)
-        own = kernel == 3 and stride == 1 and profile.of("trainopt::winograd_convolution", image)
+        own = kernel == 3 and stride == 1 and profile.of(WINOGRAD, image) > 0
         if own:
-            forward = profile.of("trainopt::winograd_convolution", image)
-            backward = profile.of("trainopt::winograd_convolution_backward", image)
+            forward, backward = profile.of(WINOGRAD, image), profile.of(f"{WINOGRAD}_backward", image)
         else:
             forward = profile.of("aten::convolution", image, weight)
             backward = profile.of("aten::convolution_backward", result, image, weight)
@@ -93,15 +91,15 @@ def convolution_rows(profile: Profile, batch: int, peaks: dict, dtype: str, size
         )
 
 
-def norm_rows(profile: Profile, batch: int, peaks: dict, dtype: str, size: int):
-    for channels, side, count in ((64, 112, 1), (64, 56, 4), (128, 28, 5), (256, 14, 5), (512, 7, 5)):
-        image = (batch, channels, side, side)
-        moved = size * count * batch * channels * side**2
-        times = (profile.of(NORM, image), profile.of(f"{NORM}_backward", image))
-        sides = [
-            (ms, *least_ms(0, passes * moved, peaks, dtype)) for ms, passes in zip(times, NORM_PASSES.values())
-        ]
-        yield row(f"batch-norm with addition and ReLU, {channels} at {side}×{side}", count, *sides)
+def norm_row(profile: Profile, batch: int, peaks: dict, dtype: str, size: int) -> dict:
+    values, added = (
+        size * batch * sum(count * channels * side**2 for channels, side, count in kind) for kind in (NORMS, RESIDUALS)
+    )
+    times = (profile.of(NORM), profile.of(f"{NORM}_backward"))
+    sides = [
+        (ms, *least_ms(0, passes * values + added, peaks, dtype)) for ms, passes in zip(times, NORM_PASSES.values())
+    ]
+    return row("batch-norms, 8 with an addition, 17 with ReLU", sum(count for *_, count in NORMS), *sides)
 
 
 def main() -> None:
@@ -120,9 +118,10 @@ def main() -> None:
     with common.temporary_folder() as name:
         profile = Profile(recipe, overrides, Path(name) / "profile")
     arguments = (profile, chosen.batch, peaks, chosen.dtype, size)
-    rows = [*convolution_rows(*arguments), *norm_rows(*arguments)]
-    named = sum(each["forward, ms"] + each["backward, ms"] for each in rows)
-    rows.append({"layer": f"all of these, of a step of {profile.step_ms:.1f} ms", "forward, ms": round(named, 1)})
+    rows = [*convolution_rows(*arguments), norm_row(*arguments)]
+    ways = ("forward, ms", "backward, ms")
+    sums = {way: round(sum(each[way] for each in rows), 1) for way in ways}
+    rows.append({"layer": f"these, of a step of {profile.step_ms:.0f} ms", **sums})
     common.report("layers", rows)
 
 
