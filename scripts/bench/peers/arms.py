@@ -127,10 +127,13 @@ def torch_arm(sides: Sides, folder: Path, name: str, options: dict) -> Arm:
     return Arm(name, command, folder / f"{name.replace(' ', '-')}.log", variables, sides.deadline)
 
 
-def library(name: str) -> str:
+TCMALLOC = "tcmalloc_minimal", "libtcmalloc-minimal4"
+
+
+def library(name: str, package: str) -> str:
     found = ctypes.util.find_library(name)
     if not found:
-        sys.exit(f"lib{name} is missing: scripts/setup test installs it")
+        sys.exit(f"lib{name} is missing; Debian has it in the package {package}")
     return found
 
 
@@ -140,9 +143,9 @@ def with_allocator(name: str) -> dict:
     if name == "glibc":
         return dict(os.environ)
     if name == "tcmalloc":
-        return {**os.environ, "LD_PRELOAD": library("tcmalloc_minimal")}
+        return {**os.environ, "LD_PRELOAD": library(*TCMALLOC)}
     keeps = "oversize_threshold:1,background_thread:true,metadata_thp:auto,dirty_decay_ms:-1,muzzy_decay_ms:-1"
-    return {**os.environ, "LD_PRELOAD": library("jemalloc"), "MALLOC_CONF": keeps}
+    return {**os.environ, "LD_PRELOAD": library("jemalloc", "libjemalloc2"), "MALLOC_CONF": keeps}
 
 
 def ipex_environment(python: str) -> dict:
@@ -152,7 +155,7 @@ def ipex_environment(python: str) -> dict:
         sys.exit(f"Intel's OpenMP is missing: {python} -m pip install intel-openmp")
     return {
         **os.environ,
-        "LD_PRELOAD": f"{library('tcmalloc_minimal')}:{openmp}",
+        "LD_PRELOAD": f"{library(*TCMALLOC)}:{openmp}",
         "KMP_AFFINITY": "granularity=fine,compact,1,0",
         "KMP_BLOCKTIME": "1",
     }
