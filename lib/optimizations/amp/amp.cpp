@@ -82,9 +82,9 @@ Receipt receipt(const StepTrace& seen, at::ScalarType type) {
   const int64_t all = std::accumulate(calls.begin(), calls.end(), int64_t{0},
                                       [](int64_t sum, const auto& c) { return sum + c.second; });
   const int64_t low = calls.contains(wanted) ? calls.at(wanted) : 0;
-  const int64_t in_float32 = seen.calls(is_own_convolution);
+  const int64_t own = seen.calls(is_own_convolution);
   const std::string computed =
-      in_float32 > 0 ? fmt::format("; {} convolutions computed in float32 internally", in_float32) : "";
+      own > 0 ? fmt::format("; {} of them convolutions by own kernels, with float32 sums", own) : "";
   return {.observed = fmt::format("{} of {} convolutions and matrix products ran in {}{}", low, all, wanted, computed),
           .effective = low > 0,
           .reason = low > 0 ? "" : "no operation of this model ran in 16 bits"};
