@@ -77,8 +77,9 @@ Outcome apply(Plan& plan, const Config& config) {
   const std::string how = emulates ? "emulated in float32" : "by libtorch";
   return Outcome::applied(text, [how](const StepTrace& seen) { return receipt(seen, how); })
       .doubted([](const Plan& complete) -> std::string {
-        return complete.device.is_cpu() ? "CPUs compute them in float32: this shows only what fp8 does to the training"
-                                        : "";
+        return complete.device.is_cpu()
+                   ? "CPUs compute its products in float32, so it shows only what fp8 does to a training"
+                   : "";
       });
 }
 

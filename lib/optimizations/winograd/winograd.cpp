@@ -64,7 +64,7 @@ Outcome apply(Plan& plan, const Config& config) {
                         [config](const BuildContext&) { return make_convolutions(config); });
   plan.tensor_format.memory_format = at::MemoryFormat::ChannelsLast;  // the order that the transforms read
   const std::string form = fmt::format("F(4×4, 3×3), {} products", word_of(config.products));
-  return Outcome::applied(fmt::format("Winograd {} for 3×3 convolutions with stride 1 and their gradients; "
+  return Outcome::applied(fmt::format("Winograd ({}) for 3×3 convolutions with stride 1 and their gradients; "
                                       "activations as NHWC",
                                       form),
                           [form](const StepTrace& seen) { return receipt(seen, form); })
