@@ -18,7 +18,6 @@
 #include "optimizations/pipeline_stages/pipeline_stages.h"
 #include "optimizations/sharding/sharding.h"
 #include "optimizations/tf32/tf32.h"
-#include "optimizations/winograd/rounded_products.h"
 #include "optimizations/winograd/winograd.h"
 #include "recipe/plain_plan.h"
 #include "recipe/plan_ranks.h"

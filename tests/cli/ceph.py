@@ -5,14 +5,12 @@ import shutil
 import signal
 import socket
 import subprocess
-import time
 import uuid
 from pathlib import Path
 
-import boto3
+from object_storage import KEY, SECRET, client_of, wait_for_port
 
 PROGRAMS = ["ceph", "ceph-mon", "ceph-osd", "ceph-authtool", "monmaptool", "radosgw", "radosgw-admin"]
-KEY, SECRET = "AKIATESTOFTRAINOPT", "secret+OfTheTests/1"
 
 CONFIGURATION = """
 [global]
@@ -85,21 +83,8 @@ class Ceph:
         self.serve("radosgw", "-n", "client.rgw", "--rgw-frontends", f"beast endpoint=127.0.0.1:{self.port}")
         user = ["--uid", "tests", "--display-name", "tests", "--access-key", KEY, "--secret-key", SECRET]
         self.tool("radosgw-admin", "user", "create", *user)
-        end = time.monotonic() + 60
-        while True:
-            try:
-                socket.create_connection(("127.0.0.1", self.port), 1).close()
-                break
-            except OSError:
-                assert self.servers[-1].poll() is None and time.monotonic() < end, "radosgw does not start"
-                time.sleep(0.1)
-        self.client = boto3.client(
-            "s3",
-            endpoint_url=f"http://127.0.0.1:{self.port}",
-            region_name="us-east-1",
-            aws_access_key_id=KEY,
-            aws_secret_access_key=SECRET,
-        )
+        wait_for_port(self.port, self.servers[-1], "radosgw")
+        self.client = client_of(self.port)
         self.client.create_bucket(Bucket="data")
 
     def command(self, *words) -> list[str]:

@@ -24,6 +24,27 @@ NO_VARIABLES = """AWS_PROFILE AWS_ENDPOINT_URL AWS_ENDPOINT_URL_S3 AWS_REGION AW
 http_proxy https_proxy all_proxy HTTPS_PROXY ALL_PROXY""".split()
 
 
+def wait_for_port(port, process, name):
+    end = time.monotonic() + 60
+    while True:
+        try:
+            socket.create_connection(("127.0.0.1", port), 1).close()
+            return
+        except OSError:
+            assert process.poll() is None and time.monotonic() < end, f"{name} does not start"
+            time.sleep(0.05)
+
+
+def client_of(port):
+    return boto3.client(
+        "s3",
+        endpoint_url=f"http://127.0.0.1:{port}",
+        region_name="us-east-1",
+        aws_access_key_id=KEY,
+        aws_secret_access_key=SECRET,
+    )
+
+
 class Moto:
     """Buckets in memory, on a free port of this machine."""
 
@@ -36,21 +57,8 @@ class Moto:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
-        self.client = boto3.client(
-            "s3",
-            endpoint_url=f"http://127.0.0.1:{self.port}",
-            region_name="us-east-1",
-            aws_access_key_id=KEY,
-            aws_secret_access_key=SECRET,
-        )
-        end = time.monotonic() + 60
-        while True:
-            try:
-                socket.create_connection(("127.0.0.1", self.port), 1).close()
-                break
-            except OSError:
-                assert self.process.poll() is None and time.monotonic() < end, "moto does not start"
-                time.sleep(0.05)
+        self.client = client_of(self.port)
+        wait_for_port(self.port, self.process, "moto")
         self.client.create_bucket(Bucket="data")
 
     def put(self, path, key):

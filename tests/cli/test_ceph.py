@@ -9,7 +9,7 @@ from test_packed import RECIPE
 from test_tar import write_tar
 
 storage = pytest.importorskip("object_storage", reason="moto and boto3 are not installed")
-import ceph  # noqa: E402: it needs boto3
+import ceph  # noqa: E402: it needs boto3 too
 
 pytestmark = [
     pytest.mark.full,

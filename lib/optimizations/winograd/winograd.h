@@ -13,6 +13,8 @@ struct Outcome;
 namespace trainopt::winograd {
 
 inline constexpr Info kInfo{"winograd", Exactness::same_math, 1e-3};
+/// With products of bfloat16.
+inline constexpr Info kRoundedInfo{"winograd", Exactness::new_math};
 
 /// What the products of transformed values read; sums are float32.
 enum class ProductType { float32, bfloat16 };

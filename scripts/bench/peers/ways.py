@@ -93,18 +93,20 @@ def make_job(
     return job
 
 
-def eager(job: Job):
-    optimizer = job.optimizer()
-
+def stepping(job: Job, model, optimizer):
     def step(input, target):
         optimizer.zero_grad(set_to_none=job.set_to_none)
         with job.autocast():
-            loss = job.loss(job.model, input, target)
+            loss = job.loss(model, input, target)
         loss.backward()
         optimizer.step()
         return loss.detach()
 
     return step
+
+
+def eager(job: Job):
+    return stepping(job, job.model, job.optimizer())
 
 
 def eager_scaled(job: Job):
@@ -137,31 +139,12 @@ def ipex(job: Job):
     model, optimizer = intel_extension_for_pytorch.optimize(
         job.model.train(), optimizer=job.optimizer(), dtype=job.amp or torch.float32
     )
-
-    def step(input, target):
-        optimizer.zero_grad(set_to_none=True)
-        with job.autocast():
-            loss = job.loss(model, input, target)
-        loss.backward()
-        optimizer.step()
-        return loss.detach()
-
-    return step
+    return stepping(job, model, optimizer)
 
 
 def compiled(job: Job, mode: str = "default"):
     """Like eager, with the model through torch.compile."""
-    optimizer, model = job.optimizer(), torch.compile(job.model, mode=mode)
-
-    def step(input, target):
-        optimizer.zero_grad(set_to_none=True)
-        with job.autocast():
-            loss = job.loss(model, input, target)
-        loss.backward()
-        optimizer.step()
-        return loss.detach()
-
-    return step
+    return stepping(job, torch.compile(job.model, mode=mode), job.optimizer())
 
 
 def compiled_max_autotune(job: Job):
