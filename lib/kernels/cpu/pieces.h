@@ -13,7 +13,7 @@
 
 namespace trainopt::kernels {
 
-/// Number of pieces that rows are cut into. It is constant, so that sums do not depend on the number of threads.
+/// Most pieces that rows are cut into.
 inline constexpr int64_t kPieces = 64;
 /// Rows that are summed in float32 before they are added to the float64 sums.
 inline constexpr int64_t kRowsInFloat = 256;
@@ -27,11 +27,11 @@ void parallel_ranges(int64_t count, int64_t size, const F& work) {
   at::parallel_for(0, count, std::max<int64_t>(1, kGrain / std::max<int64_t>(1, size)), work);
 }
 
-/// Calls work(piece, first row, end) for each piece of rows with `channels` values each, in parallel.
+/// Calls work(piece, first row, end) for each of `pieces` pieces of rows with `channels` values each, in parallel.
 template <class F>
-void each_piece(int64_t rows, int64_t channels, F work) {
-  const int64_t step = (rows + kPieces - 1) / kPieces;
-  at::parallel_for(0, kPieces, std::max<int64_t>(1, kGrain / std::max<int64_t>(1, step * channels)),
+void each_piece(int64_t rows, int64_t channels, F work, int64_t pieces = kPieces) {
+  const int64_t step = (rows + pieces - 1) / pieces;
+  at::parallel_for(0, pieces, std::max<int64_t>(1, kGrain / std::max<int64_t>(1, step * channels)),
                    [&](int64_t begin, int64_t end) {
                      for (int64_t piece = begin; piece < end; ++piece)
                        if (piece * step < rows) work(piece, piece * step, std::min(rows, (piece + 1) * step));
@@ -59,11 +59,18 @@ class Padded {
 template <size_t kSums>
 using Sums = std::array<std::vector<double>, kSums>;
 
+/// Number of pieces for sums of rows. Each has its own sums, which one thread adds up in the end, so a small tensor has
+/// few. The number follows from the size alone, so that sums do not depend on the number of threads.
+inline int64_t pieces_of_sums(int64_t rows, int64_t channels) {
+  return std::clamp<int64_t>(rows * channels / (2 * kGrain), 1, kPieces);
+}
+
 /// Sums per channel over all rows: add(first row, rows, sums…) adds to kSums arrays of float32 sums.
 template <size_t kSums, class Add>
 Sums<kSums> sums_over(int64_t rows, int64_t channels, const Add& add) {
-  std::vector<double> parts(static_cast<size_t>(kPieces * channels) * kSums, 0.0);
-  each_piece(rows, channels, [&](int64_t piece, int64_t begin, int64_t end) {
+  const int64_t pieces = pieces_of_sums(rows, channels);
+  std::vector<double> parts(static_cast<size_t>(pieces * channels) * kSums, 0.0);
+  const auto add_piece = [&](int64_t piece, int64_t begin, int64_t end) {
     std::array<std::vector<float>, kSums> sums;
     for (int64_t row = begin; row < end; row += kRowsInFloat) {
       for (auto& each : sums) each.assign(static_cast<size_t>(channels + kMaxLanes), 0.0f);
@@ -72,11 +79,12 @@ Sums<kSums> sums_over(int64_t rows, int64_t channels, const Add& add) {
       for (const auto& each : sums)
         for (int64_t i = 0; i < channels; ++i) *part++ += static_cast<double>(each[static_cast<size_t>(i)]);
     }
-  });
+  };
+  each_piece(rows, channels, add_piece, pieces);
   Sums<kSums> total;
   for (auto& each : total) each.assign(static_cast<size_t>(channels), 0.0);
   const double* part = parts.data();
-  for (int64_t piece = 0; piece < kPieces; ++piece)
+  for (int64_t piece = 0; piece < pieces; ++piece)
     for (auto& each : total)
       for (double& sum : each) sum += *part++;
   return total;

@@ -83,21 +83,51 @@ Grid grid_of(const at::Tensor& image) {
   return {.images = image.size(0), .height = image.size(2), .width = image.size(3)};
 }
 
-/// Transformed weights with their output (`by_output`) or input channels as rows, the others as channels.
+/// A panel of columns of weights[outputs][3 × 3 × inputs], as rows of `to`: [inputs of the panel][3 × 3 × outputs]. In
+/// squares and with prefetching, because otherwise each value would be read from or written to another cache line.
+template <class T>
+void exchange(const T* weights, int64_t outputs, int64_t inputs, int64_t first, T* to) {
+  constexpr int64_t kTaps = kKernel * kKernel;
+  for (int64_t tap = 0; tap < kTaps; ++tap)
+    for (int64_t output = 0; output < outputs; output += kPanel) {
+      T square[kPanel][kPanel];
+      for (int64_t row = 0; row < kPanel; ++row) {
+        const T* const from = weights + ((output + row) * kTaps + tap) * inputs + first;
+        __builtin_prefetch(from + kPanel * kTaps * inputs);
+        for (int64_t c = 0; c < kPanel; ++c) square[c][row] = from[c];
+      }
+      for (int64_t c = 0; c < kPanel; ++c)
+        std::copy_n(square[c], kPanel, to + (c * kTaps + tap) * outputs + output);
+    }
+}
+
+/// Weights transformed with their output (`by_output`) or input channels as rows, the others as channels.
 template <class W>
 TransformedBuffer<W> transformed_weights(const at::Tensor& weight, bool by_output, bool rotated) {
   TRAINOPT_CHECK(weight.dim() == 4 && weight.size(2) == kKernel && weight.size(3) == kKernel);
-  const at::Tensor w = nhwc(by_output ? weight : weight.transpose(0, 1));
-  TransformedBuffer<W> to(w.size(0), w.size(1), w.device());
+  const at::Tensor w = nhwc(weight);
+  const int64_t outputs = w.size(0), inputs = w.size(1);
+  TransformedBuffer<W> to(by_output ? outputs : inputs, by_output ? inputs : outputs, w.device());
+  TRAINOPT_CHECK(to.rows % kPanel == 0);
   if (w.is_meta()) return to;
   by_image_type(w, [&](auto type) {
     using T = decltype(type);
-    if constexpr (std::is_same_v<Work<T>, Sum<W>>)
-      at::parallel_for(0, to.rows, kGrain, [&](int64_t begin, int64_t end) {
-        tile_kernels<T, W>().weights(w.const_data_ptr<T>(), rotated, begin, end, to);
-      });
-    else
+    const T* const from = w.const_data_ptr<T>();
+    if constexpr (!std::is_same_v<Work<T>, Sum<W>>) {
       throw BrokenInvariant("images and weights must both be float64, or neither");
+    } else if (by_output) {
+      at::parallel_for(0, to.rows, kGrain, [&](int64_t begin, int64_t end) {
+        tile_kernels<T, W>().weights(from, rotated, begin, end, to);
+      });
+    } else {
+      at::parallel_for(0, to.rows / kPanel, 1, [&](int64_t begin, int64_t end) {
+        std::vector<T> rows(static_cast<size_t>(kPanel * kKernel * kKernel * outputs));
+        for (int64_t first = begin * kPanel; first < end * kPanel; first += kPanel) {
+          exchange(from, outputs, inputs, first, rows.data());
+          tile_kernels<T, W>().weights(rows.data(), rotated, 0, kPanel, to.from_row(first));
+        }
+      });
+    }
   });
   return to;
 }
