@@ -21,8 +21,10 @@ fused_kernels::BlockKernels plain() {
 }  // namespace
 
 TEST_CASE("every pass matches the reference in every type and shape") {
-  for (const NormKernels* width : all_cpu_norm_kernels()) check_every_pass(*width, at::kCPU);
-  for (const PoolKernels* width : all_cpu_pool_kernels()) check_every_pool_pass(*width, at::kCPU);
+  for (const bool streams : {false, true}) {
+    for (const NormKernels* width : all_cpu_norm_kernels(streams)) check_every_pass(*width, at::kCPU);
+    for (const PoolKernels* width : all_cpu_pool_kernels(streams)) check_every_pool_pass(*width, at::kCPU);
+  }
 }
 
 TEST_CASE("large values that differ little keep their variance") { check_large_values(cpu_norm_kernels(), at::kCPU); }

@@ -65,6 +65,17 @@ struct Avx2 {
                      _mm_packus_epi16(_mm256_castsi256_si128(shorts), _mm256_castsi256_si128(shorts)));
   }
 
+  /// The same past the caches, to memory aligned to a vector of T.
+  static void stream(float* to, Numbers values) { _mm256_stream_ps(to, values); }
+  template <class T>
+  static void stream(T* to, Numbers values) {
+    alignas(16) T narrow[kLanes];
+    store(static_cast<T*>(narrow), values);
+    _mm_stream_si128(reinterpret_cast<__m128i*>(to), _mm_load_si128(reinterpret_cast<const __m128i*>(narrow)));
+  }
+  /// Other threads see what was streamed once they see anything written after this.
+  static void end_streaming() { _mm_sfence(); }
+
   /// The first `count` values, for the end of a row; the others load as zero and are not stored.
   template <class T>
   static auto load(const T* from, int64_t count) {

@@ -65,6 +65,14 @@ struct Avx512 {
   static void store(uint8_t* to, Positions values) {
     _mm_storeu_si128(reinterpret_cast<__m128i*>(to), _mm512_cvtepi32_epi8(values));
   }
+  static void stream(float* to, Numbers values) { _mm512_stream_ps(to, values); }
+  template <class T>
+  static void stream(T* to, Numbers values) {
+    alignas(32) T narrow[kLanes];
+    store(static_cast<T*>(narrow), values);
+    _mm256_stream_si256(reinterpret_cast<__m256i*>(to), _mm256_load_si256(reinterpret_cast<const __m256i*>(narrow)));
+  }
+  static void end_streaming() { _mm_sfence(); }
   static void store(float* to, Numbers values, int64_t count) { _mm512_mask_storeu_ps(to, first(count), values); }
   static void store(c10::BFloat16* to, Numbers values, int64_t count) {
     _mm256_mask_storeu_epi16(to, first(count), narrowed(values));

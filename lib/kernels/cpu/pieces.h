@@ -38,6 +38,16 @@ void each_piece(int64_t rows, int64_t channels, F work, int64_t pieces = kPieces
                    });
 }
 
+/// Bytes of a result from which it is streamed (StreamedVector): whoever reads it next finds it in no cache anyway.
+inline constexpr size_t kStreamedBytes = size_t{32} << 20;
+
+/// Whether to stream this new tensor's rows of channels: it has so many bytes, and all its vectors are aligned.
+inline bool streams(const at::Tensor& result, size_t from_bytes) {
+  constexpr uintptr_t kAlignment = 64;
+  return result.nbytes() >= from_bytes && result.size(1) % kMaxLanes == 0 &&
+         reinterpret_cast<uintptr_t>(result.const_data_ptr()) % kAlignment == 0;
+}
+
 /// Work space for so many numbers and a vector past the end.
 inline std::vector<float> room_for(int64_t numbers) {
   return std::vector<float>(static_cast<size_t>(numbers + kMaxLanes));

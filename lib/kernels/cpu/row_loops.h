@@ -24,6 +24,15 @@ struct FullVector {
   }
   auto values_or(typename V::Numbers values, typename V::Numbers /*otherwise*/) const { return values; }
 };
+/// A whole vector in an array aligned to it. Stores go past the caches, so that memory is not read before it is
+/// written; V::end_streaming() must follow.
+template <class V>
+struct StreamedVector : FullVector<V> {
+  template <class T, class Values>
+  void store(T* to, Values values) const {
+    V::stream(to, values);
+  }
+};
 template <class V>
 struct PartialVector {
   int64_t count;
@@ -44,11 +53,11 @@ template <class V, class T>
 struct RowLoops {
   using Numbers = typename V::Numbers;
 
-  /// Calls work(first channel, FullVector or PartialVector) for all channels of a row.
-  template <class F>
+  /// Calls work(first channel, Whole or PartialVector) for all channels of a row.
+  template <class Whole = FullVector<V>, class F>
   static void each_vector(int64_t channels, const F& work) {
     int64_t c = 0;
-    for (; c + V::kLanes <= channels; c += V::kLanes) work(c, FullVector<V>());
+    for (; c + V::kLanes <= channels; c += V::kLanes) work(c, Whole());
     if (c < channels) work(c, PartialVector<V>{channels - c});
   }
 

@@ -82,8 +82,8 @@ Coefficients coefficients_of(const at::Tensor& gradient_sum, const at::Tensor& p
 const NormKernels& reference_norm_kernels();
 /// Distributes rows to a few threads. Uses the widest vectors of this CPU.
 const NormKernels& cpu_norm_kernels();
-/// One for each vector width of this CPU, the widest last.
-std::vector<const NormKernels*> all_cpu_norm_kernels();
+/// One for each vector width of this CPU, the widest last. `always_stream`: small results bypass the caches too.
+std::vector<const NormKernels*> all_cpu_norm_kernels(bool always_stream = false);
 /// For GPUs, on the device's current stream; nullptr in builds without CUDA. Touches no GPU before it is used.
 const NormKernels* cuda_norm_kernels();
 

@@ -33,8 +33,8 @@ class PoolKernels {
 const PoolKernels& reference_pool_kernels();
 /// Distributes rows to a few threads. Uses the widest vectors of this CPU.
 const PoolKernels& cpu_pool_kernels();
-/// One for each vector width of this CPU, the widest last.
-std::vector<const PoolKernels*> all_cpu_pool_kernels();
+/// One for each vector width of this CPU, the widest last. `always_stream`: small results bypass the caches too.
+std::vector<const PoolKernels*> all_cpu_pool_kernels(bool always_stream = false);
 /// For GPUs, on the device's current stream; nullptr in builds without CUDA. Touches no GPU before it is used.
 const PoolKernels* cuda_pool_kernels();
 

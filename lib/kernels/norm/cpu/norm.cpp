@@ -8,7 +8,7 @@ using namespace by_rows;
 
 class CpuNormKernels : public NormKernels {
  public:
-  explicit CpuNormKernels(bool avx512) : avx512_(avx512) {}
+  CpuNormKernels(bool avx512, size_t streamed_bytes) : avx512_(avx512), streamed_bytes_(streamed_bytes) {}
 
   Statistics statistics(const at::Tensor& x, const NormParameters& norm) const override {
     const auto [rows, channels] = rows_of(x);
@@ -37,6 +37,7 @@ class CpuNormKernels : public NormKernels {
                    bool relu) const override {
     const auto [rows, channels] = residual.defined() ? rows_of(x, residual) : rows_of(x);
     at::Tensor result = like(x);
+    const bool streamed = streams(result, streamed_bytes_);
     const Padded factor(scale), offset(shift);
     by_type(x, [&, rows = rows, channels = channels](auto type) {
       using T = decltype(type);
@@ -44,7 +45,8 @@ class CpuNormKernels : public NormKernels {
       T* out = result.mutable_data_ptr<T>();
       each_piece(rows, channels, [&](int64_t, int64_t begin, int64_t end) {
         const int64_t at = begin * channels;
-        loops<T>().apply(in + at, added ? added + at : nullptr, out + at, end - begin, channels, factor, offset, relu);
+        loops<T>().apply(in + at, added ? added + at : nullptr, out + at, end - begin, channels, factor, offset, relu,
+                         streamed);
       });
     });
     return result;
@@ -110,6 +112,7 @@ class CpuNormKernels : public NormKernels {
                                   const Coefficients& coefficients) const {
     const auto [rows, channels] = rows_of(x, gradient);
     at::Tensor result = like(x);
+    const bool streamed = streams(result, streamed_bytes_);
     const Padded factor(by.scale), of_x(coefficients.of_x), rest(coefficients.rest), offset(by.shift);
     by_type(x, [&, rows = rows, channels = channels](auto type) {
       using T = decltype(type);
@@ -118,23 +121,26 @@ class CpuNormKernels : public NormKernels {
       each_piece(rows, channels, [&](int64_t, int64_t begin, int64_t end) {
         const int64_t at = begin * channels;
         loops<T>().input_gradient(gate, from + at, in + at, out + at, end - begin, channels, {factor, of_x, rest},
-                                  factor, offset);
+                                  factor, offset, streamed);
       });
     });
     return result;
   }
 
   bool avx512_;
+  size_t streamed_bytes_;
 };
 
 }  // namespace
 
 const NormKernels& cpu_norm_kernels() { return *all_cpu_norm_kernels().back(); }
 
-std::vector<const NormKernels*> all_cpu_norm_kernels() {
-  static const CpuNormKernels avx2(false), avx512(true);
-  if (has_avx512()) return {&avx2, &avx512};
-  return {&avx2};
+std::vector<const NormKernels*> all_cpu_norm_kernels(bool always_stream) {
+  static const CpuNormKernels avx2(false, kStreamedBytes), avx512(true, kStreamedBytes), streaming_avx2(false, 0),
+      streaming_avx512(true, 0);
+  if (!has_avx512()) return {always_stream ? &streaming_avx2 : &avx2};
+  if (always_stream) return {&streaming_avx2, &streaming_avx512};
+  return {&avx2, &avx512};
 }
 
 }  // namespace trainopt::kernels

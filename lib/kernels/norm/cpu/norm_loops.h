@@ -20,22 +20,28 @@ struct NormLoops : RowLoops<V, T> {
                    });
   }
 
-  template <bool kAdds, bool kRelu>
+  template <bool kAdds, bool kRelu, class Whole>
   static void apply_as(const T* x, const T* residual, T* y, int64_t rows, int64_t channels, const float* scale,
                        const float* shift) {
     for (int64_t row = 0; row < rows; ++row)
-      Base::each_vector(channels, [=](int64_t c, const auto& lanes) {
+      Base::template each_vector<Whole>(channels, [=](int64_t c, const auto& lanes) {
         const int64_t at = row * channels + c;
         Numbers z = V::multiply_add(lanes.load(x + at), V::load(scale + c), V::load(shift + c));
         if constexpr (kAdds) z += lanes.load(residual + at);
         lanes.store(y + at, kRelu ? V::relu(z) : z);
       });
   }
+  template <class Whole>
+  static auto apply_in(bool adds, bool relu) {
+    return adds ? (relu ? &apply_as<true, true, Whole> : &apply_as<true, false, Whole>)
+                : (relu ? &apply_as<false, true, Whole> : &apply_as<false, false, Whole>);
+  }
   static void apply(const T* x, const T* residual, T* y, int64_t rows, int64_t channels, const float* scale,
-                    const float* shift, bool relu) {
-    const auto run = residual ? (relu ? &apply_as<true, true> : &apply_as<true, false>)
-                              : (relu ? &apply_as<false, true> : &apply_as<false, false>);
+                    const float* shift, bool relu, bool streams) {
+    const bool adds = residual != nullptr;
+    const auto run = streams ? apply_in<StreamedVector<V>>(adds, relu) : apply_in<FullVector<V>>(adds, relu);
     run(x, residual, y, rows, channels, scale, shift);
+    if (streams) V::end_streaming();
   }
 
   template <Gate kGate>
@@ -69,11 +75,11 @@ struct NormLoops : RowLoops<V, T> {
                            V::multiply_add(x, V::load(by.of_x + c), V::load(by.rest + c)));
   }
 
-  template <Gate kGate>
+  template <Gate kGate, class Whole>
   static void input_gradient_of(const T* gradient, const T* x, T* result, int64_t rows, int64_t channels,
                                 const Combination& by, const float* scale, const float* shift) {
     for (int64_t row = 0; row < rows; ++row)
-      Base::each_vector(channels, [=, &by](int64_t c, const auto& lanes) {
+      Base::template each_vector<Whole>(channels, [=, &by](int64_t c, const auto& lanes) {
         const int64_t at = row * channels + c;
         const Numbers value = lanes.load(x + at);
         Numbers g = lanes.load(gradient + at);
@@ -82,10 +88,15 @@ struct NormLoops : RowLoops<V, T> {
         lanes.store(result + at, combined(by, g, value, c));
       });
   }
+  template <class Whole>
+  static auto input_gradient_in(Gate gate) {
+    return gate == Gate::relu ? &input_gradient_of<Gate::relu, Whole> : &input_gradient_of<Gate::open, Whole>;
+  }
   static void input_gradient(Gate gate, const T* gradient, const T* x, T* result, int64_t rows, int64_t channels,
-                             const Combination& by, const float* scale, const float* shift) {
-    const auto run = gate == Gate::relu ? &input_gradient_of<Gate::relu> : &input_gradient_of<Gate::open>;
+                             const Combination& by, const float* scale, const float* shift, bool streams) {
+    const auto run = streams ? input_gradient_in<StreamedVector<V>>(gate) : input_gradient_in<FullVector<V>>(gate);
     run(gradient, x, result, rows, channels, by, scale, shift);
+    if (streams) V::end_streaming();
   }
 };
 

@@ -20,20 +20,21 @@ struct Combination {
 };
 
 /// As in NormKernels, for `rows` rows. T: float, c10::BFloat16, c10::Half. Sums are added to the previous contents.
+/// `streams`: results are written past the caches (streams(), kernels/cpu/pieces.h).
 template <class T>
 struct NormRows {
   /// Sums of x − pivot and of its square.
   void (*moments)(const T* x, int64_t rows, int64_t channels, const float* pivot, float* sums, float* squares);
   /// `residual`: null for none.
   void (*apply)(const T* x, const T* residual, T* y, int64_t rows, int64_t channels, const float* scale,
-                const float* shift, bool relu);
+                const float* shift, bool relu, bool streams);
   /// Only Gate::output uses `output` and `passed` (the destination of the gated gradient); only Gate::relu uses scale
   /// and shift.
   void (*sums)(Gate gate, const T* gradient, const T* x, const T* output, T* passed, int64_t rows, int64_t channels,
                const float* mean, const float* scale, const float* shift, float* sums, float* products);
   /// Gate: open or relu.
   void (*input_gradient)(Gate gate, const T* gradient, const T* x, T* result, int64_t rows, int64_t channels,
-                         const Combination& by, const float* scale, const float* shift);
+                         const Combination& by, const float* scale, const float* shift, bool streams);
 };
 
 /// T: as above.

@@ -20,7 +20,7 @@ struct Images {
 
 class CpuPoolKernels : public PoolKernels {
  public:
-  explicit CpuPoolKernels(bool avx512) : avx512_(avx512) {}
+  CpuPoolKernels(bool avx512, size_t streamed_bytes) : avx512_(avx512), streamed_bytes_(streamed_bytes) {}
 
   Pooled pool(const at::Tensor& x, const at::Tensor& scale, const at::Tensor& shift) const override {
     rows_of(x);
@@ -66,6 +66,7 @@ class CpuPoolKernels : public PoolKernels {
     const Images s(x);
     TRAINOPT_CHECK(gradient.scalar_type() == x.scalar_type() && gradient.numel() == s.count * s.pooled);
     at::Tensor result = like(x);
+    const bool streamed = streams(result, streamed_bytes_);
     const Padded factor(by.scale), of_x(coefficients.of_x), rest(coefficients.rest);
     by_type(x, [&](auto type) {
       using T = decltype(type);
@@ -77,7 +78,7 @@ class CpuPoolKernels : public PoolKernels {
                 [&](int64_t image, int64_t line) {
                   const int64_t pooled = image * s.pooled, at = image * s.size;
                   loops<T>().input_gradient(from + pooled, found + pooled, in + at, out + at, s.shape, line,
-                                            {factor, of_x, rest});
+                                            {factor, of_x, rest}, streamed);
                 });
     });
     return result;
@@ -98,16 +99,19 @@ class CpuPoolKernels : public PoolKernels {
   }
 
   bool avx512_;
+  size_t streamed_bytes_;
 };
 
 }  // namespace
 
 const PoolKernels& cpu_pool_kernels() { return *all_cpu_pool_kernels().back(); }
 
-std::vector<const PoolKernels*> all_cpu_pool_kernels() {
-  static const CpuPoolKernels avx2(false), avx512(true);
-  if (has_avx512()) return {&avx2, &avx512};
-  return {&avx2};
+std::vector<const PoolKernels*> all_cpu_pool_kernels(bool always_stream) {
+  static const CpuPoolKernels avx2(false, kStreamedBytes), avx512(true, kStreamedBytes), streaming_avx2(false, 0),
+      streaming_avx512(true, 0);
+  if (!has_avx512()) return {always_stream ? &streaming_avx2 : &avx2};
+  if (always_stream) return {&streaming_avx2, &streaming_avx512};
+  return {&avx2, &avx512};
 }
 
 }  // namespace trainopt::kernels

@@ -182,12 +182,12 @@ struct PoolLoops : NormLoops<V, T> {
   /// Two adjacent pixels: the left one is in the middle column of window `q`; the right one is in the right column of
   /// `q` and the left column of the next window. Lines work alike: a line of pixels is in `kLines` lines of windows and
   /// is row `row` of the first. `right`, `next`: whether the right pixel and the next window exist.
-  template <int kLines>
+  template <int kLines, class Whole>
   static void pixel_pair(const T* gradient, const uint8_t* positions, const T* x, T* result, const PoolShape& s,
                          int row, bool right, bool next, const Combination& by) {
     const int64_t channels = s.channels, below = s.pooled_width * channels;
     const T* next_line = x + s.width * channels;
-    Base::each_vector(channels, [=, &by](int64_t c, const auto& lanes) {
+    Base::template each_vector<Whole>(channels, [=, &by](int64_t c, const auto& lanes) {
       __builtin_prefetch(next_line + c);
       __builtin_prefetch(next_line + channels + c);
       Numbers of_left = V::zero(), of_right = V::zero();
@@ -209,26 +209,33 @@ struct PoolLoops : NormLoops<V, T> {
     });
   }
 
-  template <int kLines>
+  template <int kLines, class Whole>
   static void gradient_line(const T* gradient, const uint8_t* positions, const T* x, T* result, const PoolShape& s,
                             int row, const Combination& by) {
     const int64_t last = s.pooled_width - 1;
     for (int64_t q = 0; q < last; ++q) {
       const int64_t at = q * s.channels;
-      pixel_pair<kLines>(gradient + at, positions + at, x + 2 * at, result + 2 * at, s, row, true, true, by);
+      pixel_pair<kLines, Whole>(gradient + at, positions + at, x + 2 * at, result + 2 * at, s, row, true, true, by);
     }
     const int64_t at = last * s.channels;
-    pixel_pair<kLines>(gradient + at, positions + at, x + 2 * at, result + 2 * at, s, row, 2 * last + 1 < s.width,
-                       false, by);
+    pixel_pair<kLines, Whole>(gradient + at, positions + at, x + 2 * at, result + 2 * at, s, row,
+                              2 * last + 1 < s.width, false, by);
   }
 
+  template <class Whole>
+  static auto gradient_line_in(bool two_lines) {
+    return two_lines ? &gradient_line<2, Whole> : &gradient_line<1, Whole>;
+  }
   static void input_gradient(const T* gradient, const uint8_t* positions, const T* x, T* result, const PoolShape& s,
-                             int64_t line, const Combination& by) {
+                             int64_t line, const Combination& by, bool streams) {
     const int64_t window = line / kStride, pooled = window * s.pooled_width * s.channels,
                   at = line * s.width * s.channels;
     const bool odd = line % kStride == 1;
-    const auto run = odd && window + 1 < s.pooled_height ? &gradient_line<2> : &gradient_line<1>;
+    const bool two_lines = odd && window + 1 < s.pooled_height;
+    const auto run =
+        streams ? gradient_line_in<StreamedVector<V>>(two_lines) : gradient_line_in<FullVector<V>>(two_lines);
     run(gradient + pooled, positions + pooled, x + at, result + at, s, odd ? 2 : 1, by);
+    if (streams) V::end_streaming();
   }
 };
 

@@ -12,8 +12,8 @@ struct PoolShape {
   int64_t channels, height, width, pooled_height, pooled_width;
 };
 
-/// As in PoolKernels, for one line of an image or `rows` rows. T: as in NormRows. Sums are added to the previous
-/// contents.
+/// As in PoolKernels, for one line of an image or `rows` rows. T, `streams`: as in NormRows. Sums are added to the
+/// previous contents.
 template <class T>
 struct PoolRows {
   // Pointers are to the beginning of an image. pool() writes one line of pooled pixels, input_gradient() one line of
@@ -21,7 +21,7 @@ struct PoolRows {
   void (*pool)(const T* x, T* values, uint8_t* positions, T* chosen, const PoolShape& shape, int64_t pooled_line,
                const float* scale, const float* shift);
   void (*input_gradient)(const T* gradient, const uint8_t* positions, const T* x, T* result, const PoolShape& shape,
-                         int64_t line, const Combination& by);
+                         int64_t line, const Combination& by, bool streams);
   void (*sums)(const T* gradient, const uint8_t* positions, const T* chosen, int64_t rows, int64_t channels,
                const float* mean, float* sums, float* products);
 };
