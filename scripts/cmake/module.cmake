@@ -32,16 +32,20 @@ function(trainopt_kernels name source)
     "${CMAKE_SOURCE_DIR}/scripts/kernel_report;--keep;${CMAKE_BINARY_DIR}/${name}.ptxas")
 endfunction()
 
-# trainopt_test(NAME SOURCES a.cpp ... USES modules ... [TORCH] [GPU])
+# trainopt_test(NAME SOURCES a.cpp ... USES modules ... [TORCH] [GPU] [BATCH n])
 # Adds a Catch2 executable with one ctest entry. If TRAINOPT_TEST_LABEL is set, it is the entry's label, and the
 # executable is built by the target <label>_tests. GPU: the executable exits with 77 (skipped) on a machine without one.
+# BATCH: see trainopt_compile_in_batches().
 function(trainopt_test name)
-  cmake_parse_arguments(arg "TORCH;GPU" "" "SOURCES;USES;LINKS" ${ARGN})
+  cmake_parse_arguments(arg "TORCH;GPU" "BATCH" "SOURCES;USES;LINKS" ${ARGN})
   set(target test_${name})
   add_executable(${target} ${arg_SOURCES})
+  trainopt_compile_in_batches(${target} ${arg_BATCH})
   list(TRANSFORM arg_USES PREPEND trainopt_)
   if(arg_GPU)
     target_sources(${target} PRIVATE ${CMAKE_SOURCE_DIR}/tests/support/gpu_main.cpp)
+    # Defines Catch2 itself, which must not have been included without that before.
+    set_source_files_properties(${CMAKE_SOURCE_DIR}/tests/support/gpu_main.cpp PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
     target_include_directories(${target} PRIVATE ${CMAKE_SOURCE_DIR}/tests)
     target_link_libraries(${target} PRIVATE trainopt_flags Catch2::Catch2 ${arg_USES} ${arg_LINKS})
   else()

@@ -1,5 +1,6 @@
 // Tests fused kernels on a GPU: the checks that the CPU kernels pass, tensors with more than 2³¹ elements, and a
 // training job.
+#include "gpu.h"
 #include "device/device.h"
 #include "kernels/block_checks.h"
 #include "kernels/head_checks.h"
@@ -11,9 +12,7 @@ using namespace trainopt::test;
 
 namespace {
 
-const at::Device kGpu(at::kCUDA, 0);
-
-const NormKernels& on_gpu() {
+const NormKernels& norm_on_gpu() {
   REQUIRE(cuda_norm_kernels() != nullptr);
   return *cuda_norm_kernels();
 }
@@ -25,19 +24,21 @@ const HeadKernels& head_on_gpu() {
   REQUIRE(cuda_head_kernels() != nullptr);
   return *cuda_head_kernels();
 }
-fused_kernels::BlockKernels all_on_gpu() { return {.norm = on_gpu(), .pool = pool_on_gpu(), .head = head_on_gpu()}; }
+fused_kernels::BlockKernels all_on_gpu() {
+  return {.norm = norm_on_gpu(), .pool = pool_on_gpu(), .head = head_on_gpu()};
+}
 
 }  // namespace
 
 TEST_CASE("every fused pass matches the reference") {
-  check_every_pass(on_gpu(), kGpu);
+  check_every_pass(norm_on_gpu(), kGpu);
   check_every_pool_pass(pool_on_gpu(), kGpu);
 }
 
-TEST_CASE("large values that differ little keep their variance on a GPU") { check_large_values(on_gpu(), kGpu); }
+TEST_CASE("large values that differ little keep their variance on a GPU") { check_large_values(norm_on_gpu(), kGpu); }
 
 TEST_CASE("fused kernels propagate NaN and infinity") {
-  check_not_a_number(on_gpu(), kGpu);
+  check_not_a_number(norm_on_gpu(), kGpu);
   check_pool_not_a_number(pool_on_gpu(), kGpu);
 }
 
@@ -74,13 +75,13 @@ TEST_CASE("the fused loss is reproducible, and NaN for a target out of range") {
 TEST_CASE("fused sums are reproducible and run on the current stream") {
   const at::Tensor x = random({32, 64, 56, 56}, at::kBFloat16, kGpu);
   const NormState state(64, kGpu);
-  const Statistics once = on_gpu().statistics(x, state.parameters());
+  const Statistics once = norm_on_gpu().statistics(x, state.parameters());
   const Stream main = Stream::current(kGpu), side = Stream::side(kGpu);
   Event ready(kGpu);
   ready.record(main);
   const StreamGuard guard(side);
   ready.block(side);
-  const Statistics again = on_gpu().statistics(x, state.parameters());
+  const Statistics again = norm_on_gpu().statistics(x, state.parameters());
   side.synchronize();
   CHECK(again.mean.equal(once.mean));
   CHECK(again.inverse.equal(once.inverse));
@@ -105,12 +106,12 @@ TEST_CASE("fused kernels count elements in 64 bits") {
       at::zeros({kImages, kSide, kSide, 64}, at::TensorOptions(kGpu).dtype(at::kBFloat16)).permute({0, 3, 1, 2});
   x[kImages - 1].fill_(1);
   const ByChannel by(64, kGpu);
-  const Statistics statistics = on_gpu().statistics(x, NormState(64, kGpu).parameters());
+  const Statistics statistics = norm_on_gpu().statistics(x, NormState(64, kGpu).parameters());
   CHECK(statistics.mean.sub(1.0 / kImages).abs().max().item<double>() < 1e-6);
   const auto last = [](const at::Tensor& tensor) {
     return tensor.slice(0, kImages - 1).slice(2, tensor.size(2) - 3).contiguous(at::MemoryFormat::ChannelsLast);
   };
-  check_near(last(on_gpu().apply(x, by.scale, by.shift, {}, true)),
+  check_near(last(norm_on_gpu().apply(x, by.scale, by.shift, {}, true)),
              reference_norm_kernels().apply(last(x), by.scale, by.shift, {}, true), 2 * epsilon(at::kBFloat16));
   check_near(last(pool_on_gpu().pool(x, by.scale, by.shift).values).slice(3, 0, 1),
              at::relu(by.scale + by.shift).to(at::kBFloat16).view({1, 64, 1, 1}).expand({1, 64, 3, 1}),

@@ -1,4 +1,5 @@
 // Tests updates on a GPU: the checks that the CPU kernels pass, a tensor with more than 2³¹ values, and a training job.
+#include "gpu.h"
 #include "device/device.h"
 #include "optimizations/fused_optimizer/receipt.h"
 #include "recipes.h"
@@ -9,9 +10,7 @@ using namespace trainopt::test;
 
 namespace {
 
-const at::Device kGpu(at::kCUDA, 0);
-
-const UpdateKernels& on_gpu() {
+const UpdateKernels& updates_on_gpu() {
   REQUIRE(cuda_kernels() != nullptr);
   return *cuda_kernels();
 }
@@ -19,23 +18,23 @@ const UpdateKernels& on_gpu() {
 }  // namespace
 
 TEST_CASE("updates on a GPU match the reference, including scaling, skipping, clearing and copies") {
-  check_every_rule(on_gpu(), kGpu);
+  check_every_rule(updates_on_gpu(), kGpu);
 }
 
 TEST_CASE("updates on a GPU work for more tensors than one launch takes, and for none") {
-  check_many_tensors(on_gpu(), kGpu);
+  check_many_tensors(updates_on_gpu(), kGpu);
 }
 
 TEST_CASE("updates on a GPU match the reference for NaN, infinite, huge and subnormal gradients") {
-  check_extreme_gradients(on_gpu(), kGpu);
+  check_extreme_gradients(updates_on_gpu(), kGpu);
 }
 
-TEST_CASE("the measurement of gradients on a GPU matches the reference") { check_measures(on_gpu(), kGpu); }
+TEST_CASE("the measurement of gradients on a GPU matches the reference") { check_measures(updates_on_gpu(), kGpu); }
 
-TEST_CASE("16-bit copies on a GPU are bit-identical to libtorch's cast") { check_copies(on_gpu(), kGpu); }
+TEST_CASE("16-bit copies on a GPU are bit-identical to libtorch's cast") { check_copies(updates_on_gpu(), kGpu); }
 
 TEST_CASE("updates on a GPU refuse gradients with other strides than their parameters") {
-  check_layouts(on_gpu(), kGpu);
+  check_layouts(updates_on_gpu(), kGpu);
 }
 
 TEST_CASE("updates count the values of a parameter in 64 bits") {
@@ -46,9 +45,9 @@ TEST_CASE("updates count the values of a parameter in 64 bits") {
   }
   const at::Tensor parameter = at::zeros({kSize}, at::TensorOptions(kGpu).dtype(at::kFloat)),
                    gradient = at::ones_like(parameter);
-  CHECK(on_gpu().measure({gradient}, on(kGpu, 0)).square_sum.item<double>() == kSize);
-  on_gpu().sgd({.momentum = 0, .weight_decay = 0, .nesterov = false}, {{parameter}, {gradient}, {}, {}},
-               {.learning_rate = on(kGpu, 2), .factor = {}, .skip_update = {}, .clears = true});
+  CHECK(updates_on_gpu().measure({gradient}, on(kGpu, 0)).square_sum.item<double>() == kSize);
+  updates_on_gpu().sgd({.momentum = 0, .weight_decay = 0, .nesterov = false}, {{parameter}, {gradient}, {}, {}},
+                       {.learning_rate = on(kGpu, 2), .factor = {}, .skip_update = {}, .clears = true});
   CHECK((parameter == -2).all().item<bool>());
   CHECK_FALSE(gradient.any().item<bool>());
 }

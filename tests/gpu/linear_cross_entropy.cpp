@@ -1,4 +1,5 @@
 // Tests the loss of a language model's last layer on a GPU: the checks that CPUs pass.
+#include "gpu.h"
 #include "device/device.h"
 #include "kernels/linear_cross_entropy_checks.h"
 
@@ -6,8 +7,6 @@ using namespace trainopt;
 using namespace trainopt::test;
 
 namespace {
-
-const at::Device kGpu(at::kCUDA, 0);
 
 const LinearCrossEntropyKernels& tokens_on_gpu() {
   REQUIRE(cuda_linear_cross_entropy_kernels() != nullptr);

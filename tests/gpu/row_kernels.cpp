@@ -1,4 +1,5 @@
 // Tests the kernels layer_norm and gelu on a GPU: the checks that the CPU kernels pass, and a training job.
+#include "gpu.h"
 #include "kernels/gelu_checks.h"
 #include "recipes.h"
 
@@ -6,8 +7,6 @@ using namespace trainopt;
 using namespace trainopt::test;
 
 namespace {
-
-const at::Device kGpu(at::kCUDA, 0);
 
 const LayerNormKernels& layer_norm_on_gpu() {
   REQUIRE(cuda_layer_norm_kernels() != nullptr);

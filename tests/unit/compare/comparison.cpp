@@ -13,8 +13,6 @@ using namespace trainopt::test;
 
 namespace {
 
-const Clock::time_point kNever = Clock::now() + std::chrono::hours(24);
-
 /// B is `ratio` times as fast as A.
 Comparison contest(uint64_t seed, double ratio, CompareOptions options = {}, double noise = 0.01, double drift = 0,
                    Clock::time_point until = kNever) {

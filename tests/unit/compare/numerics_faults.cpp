@@ -17,7 +17,7 @@ using namespace trainopt::test;
 
 namespace {
 
-constexpr int64_t kSteps = 10;
+constexpr int64_t kStepsWithFault = 10;
 
 /// The tensors are small: more threads would only wait, and for long on a busy machine.
 class OneThread {
@@ -30,7 +30,7 @@ class OneThread {
 };
 
 /// A job to which changes are applied: its plan for a seed, and the plan of its twin.
-struct Job {
+struct NumericsJob {
   std::string name;
   Yardstick yardstick;
   std::function<Plan(uint64_t seed)> plan, twin;
@@ -38,13 +38,13 @@ struct Job {
 
 /// For each change, how many of `seeds` trainings disagree with the job.
 using Rates = std::map<std::string, int>;
-Rates disagreeing(const Job& job, const std::vector<Change>& changes, uint64_t seeds) {
+Rates disagreeing(const NumericsJob& job, const std::vector<Change>& changes, uint64_t seeds) {
   const OneThread one_thread;
   Rates rates;
   for (uint64_t seed = 1; seed <= seeds; ++seed) {
     const TemporaryFolder folder;
     const auto first_turn = [&](const Plan& plan, const char* name) {
-      return LocalArm(plan, folder / name).turn(kSteps);
+      return LocalArm(plan, folder / name).turn(kStepsWithFault);
     };
     const Turn of_a = first_turn(job.plan(seed), "a"), of_twin = first_turn(job.twin(seed), "twin");
     for (const Change& change : changes) {
@@ -82,7 +82,7 @@ Plan linear_plan(const OptimizerConfig& optimizer, uint64_t seed, double dropout
   return plan;
 }
 
-Job rounding_job(std::string name, const std::function<Plan(uint64_t)>& plan) {
+NumericsJob rounding_job(std::string name, const std::function<Plan(uint64_t)>& plan) {
   const auto twin = [=](uint64_t seed) {
     Plan perturbed = plan(seed);
     begin_perturbed(perturbed);
@@ -90,12 +90,12 @@ Job rounding_job(std::string name, const std::function<Plan(uint64_t)>& plan) {
   };
   return {std::move(name), Yardstick::perturbed, plan, twin};
 }
-std::vector<Job> rounding_jobs() {
+std::vector<NumericsJob> rounding_jobs() {
   return {rounding_job("SGD", [](uint64_t seed) { return small_resnet_plan(sgd(0.1), seed); }),
           rounding_job("AdamW", [](uint64_t seed) { return small_resnet_plan(adamw(), seed); })};
 }
 /// Has so few samples and units that every ReLU that rounding switches has a visible effect.
-std::vector<Job> linear_jobs() {
+std::vector<NumericsJob> linear_jobs() {
   return {rounding_job("SGD, linear layers", [](uint64_t seed) { return linear_plan(sgd(0), seed, 0); }),
           rounding_job("AdamW, linear layers", [](uint64_t seed) { return linear_plan(adamw(), seed, 0); })};
 }
@@ -106,7 +106,7 @@ std::vector<Change> linear_right_changes() {
 }
 
 /// The small residual network with random crops.
-Job crop_job(std::string name, const OptimizerConfig& optimizer) {
+NumericsJob crop_job(std::string name, const OptimizerConfig& optimizer) {
   const auto plan_of = [=](uint64_t seed, uint64_t data_seed, uint64_t stream) {
     Plan plan = small_resnet_plan(optimizer, seed);
     plan.data.seed = data_seed;
@@ -116,7 +116,7 @@ Job crop_job(std::string name, const OptimizerConfig& optimizer) {
   return {std::move(name), Yardstick::reseeded, [=](uint64_t seed) { return plan_of(seed, seed, seed); },
           [=](uint64_t seed) { return plan_of(seed, seed + 1, seed + 500); }};
 }
-Job dropout_job(std::string name, const OptimizerConfig& optimizer) {
+NumericsJob dropout_job(std::string name, const OptimizerConfig& optimizer) {
   const auto plan = [=](uint64_t seed) { return linear_plan(optimizer, seed, 0.5); };
   const auto twin = [=](uint64_t seed) {
     Plan reseeded = plan(seed);
@@ -145,7 +145,7 @@ std::vector<Change> with_streams(const Change& streams, std::vector<Change> chan
 std::vector<Change> coarse_faults() {
   return {scaled_gradients(2), scaled_gradients(0.5), scaled_gradients(-1), scaled_rate(2)};
 }
-std::vector<std::pair<Job, Change>> stream_jobs() {
+std::vector<std::pair<NumericsJob, Change>> stream_jobs() {
   const Change crop = another_crop_stream(1000), dropout = other_dropout();
   return {{crop_job("SGD, crops", sgd(0.001)), crop},
           {crop_job("AdamW, crops", adamw()), crop},
@@ -199,12 +199,12 @@ void print(const std::string& title, const std::vector<std::string>& columns, co
 TEST_CASE("planted faults are caught, and switches that only change rounding are not") {
   constexpr uint64_t kSeeds = 2;
   std::vector<Rates> caught;
-  for (const Job& job : rounding_jobs()) {
+  for (const NumericsJob& job : rounding_jobs()) {
     CHECK(is_seldom(sum(disagreeing(job, right_changes(), kSeeds)), kSeeds * right_changes().size()));
     caught.push_back(disagreeing(job, faults(), kSeeds));
   }
   check_caught(caught, faults().size(), kSeeds);
-  for (const Job& job : linear_jobs())
+  for (const NumericsJob& job : linear_jobs())
     CHECK(is_seldom(sum(disagreeing(job, linear_right_changes(), 8)), 8 * linear_right_changes().size()));
 }
 
@@ -221,7 +221,7 @@ TEST_CASE("detection rates of planted faults, and false alarms", "[.rates]") {
   constexpr uint64_t kSeeds = 20;
   std::vector<Rates> right, caught, small;
   std::vector<std::string> columns;
-  for (const Job& job : rounding_jobs()) {
+  for (const NumericsJob& job : rounding_jobs()) {
     columns.push_back(job.name);
     right.push_back(disagreeing(job, right_changes(), kSeeds));
     CHECK(sum(right.back()) == 0);
@@ -232,7 +232,7 @@ TEST_CASE("detection rates of planted faults, and false alarms", "[.rates]") {
   print("smaller fault, caught of 20", columns, small_faults(), small);
   print("correct change, false alarms of 20", columns, right_changes(), right);
   check_caught(caught, faults().size(), kSeeds);
-  for (const Job& job : linear_jobs()) {
+  for (const NumericsJob& job : linear_jobs()) {
     const Rates linear = disagreeing(job, linear_right_changes(), kSeeds);
     CHECK(sum(linear) == 0);
     print("correct change, false alarms of 20", {job.name}, linear_right_changes(), {linear});

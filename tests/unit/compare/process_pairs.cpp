@@ -11,8 +11,6 @@ using namespace trainopt::test;
 
 namespace {
 
-const Clock::time_point kNever = Clock::now() + std::chrono::hours(24);
-
 /// Simulated processes: each draws a factor that it keeps, and the order of their creation is recorded.
 struct Processes {
   explicit Processes(uint64_t seed) : machine(std::make_shared<SimulatedMachine>(seed, 0.005)) {}

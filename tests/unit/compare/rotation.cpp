@@ -17,7 +17,6 @@ using namespace trainopt::test;
 
 namespace {
 
-const Clock::time_point kNever = Clock::now() + std::chrono::hours(24);
 const std::vector<std::string> kNames{"one", "two", "three", "four"};
 
 /// Arms whose throughput is `speeds` times the same.

@@ -1,12 +1,17 @@
 // An arm with simulated times, to test verdicts without a clock.
 #pragma once
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "compare/comparison.h"
 
+#include <chrono>
 #include <random>
 
 namespace trainopt::test {
+
+/// A limit that no test reaches.
+inline const Clock::time_point kNever = Clock::now() + std::chrono::hours(24);
 
 /// A machine shared by the arms that take turns on it, with noise common to them.
 struct SimulatedMachine {

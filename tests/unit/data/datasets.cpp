@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "support/catch.h"
+#include "support/temporary_folder.h"
 
 #include <png.h>
 #include <sys/stat.h>
@@ -23,15 +24,6 @@ void remove_tree(const fs::path& path) {
     for (const auto& entry : fs::directory_iterator(path)) remove_tree(entry.path());
   fs::remove(path);
 }
-
-struct TemporaryFolder {
-  fs::path path = fs::temp_directory_path() / fmt::format("trainopt-datasets-{}", ::getpid());
-  TemporaryFolder() {
-    remove_tree(path);
-    fs::create_directories(path);
-  }
-  ~TemporaryFolder() { remove_tree(path); }
-};
 
 void write_bytes(const fs::path& path, const std::string& bytes) {
   fs::create_directories(path.parent_path());
@@ -110,9 +102,9 @@ TEST_CASE("fake images depend only on seed and index and look random") {
 
 TEST_CASE("cifar10 reads all existing batch files and interleaves the planes") {
   const TemporaryFolder folder;
-  write_bytes(folder.path / "data_batch_4.bin", record(9, 60));
-  write_bytes(folder.path / "data_batch_2.bin", record(1, 10) + record(2, 20));
-  const auto dataset = read_cifar10(folder.path.string());
+  write_bytes(folder.path() / "data_batch_4.bin", record(9, 60));
+  write_bytes(folder.path() / "data_batch_2.bin", record(1, 10) + record(2, 20));
+  const auto dataset = read_cifar10(folder.path().string());
   REQUIRE(dataset->size() == 3);
   REQUIRE(dataset->num_classes() == 10);
   REQUIRE(dataset->label(0) == 1);
@@ -123,42 +115,42 @@ TEST_CASE("cifar10 reads all existing batch files and interleaves the planes") {
   REQUIRE(pixels[2] == 22);
   REQUIRE(pixels[32 * 3] == 200);  // red of the second row's first pixel
   REQUIRE(pixels[32 * 3 + 1] == 21);
-  REQUIRE(dataset->name_of(2) == (folder.path / "data_batch_4.bin").string() + ", record 0");
+  REQUIRE(dataset->name_of(2) == (folder.path() / "data_batch_4.bin").string() + ", record 0");
 
   DataConfig data;
   data.dataset = DatasetKind::cifar10;
-  data.path = folder.path.string();
+  data.path = folder.path().string();
   REQUIRE(open_evaluation_data(data, {}, std::nullopt, dataset.get()) == nullptr);
-  write_bytes(folder.path / "test_batch.bin", record(5, 90));
+  write_bytes(folder.path() / "test_batch.bin", record(5, 90));
   REQUIRE(label(open_evaluation_data(data, {}, std::nullopt, dataset.get()), 0) == 5);
-  REQUIRE(open_evaluation_data(data, {}, folder.path.string(), dataset.get())->size() == 1);
-  REQUIRE(read_cifar10(folder.path.string())->size() == 3);
-  REQUIRE(read_cifar10((folder.path / "test_batch.bin").string())->size() == 1);
+  REQUIRE(open_evaluation_data(data, {}, folder.path().string(), dataset.get())->size() == 1);
+  REQUIRE(read_cifar10(folder.path().string())->size() == 3);
+  REQUIRE(read_cifar10((folder.path() / "test_batch.bin").string())->size() == 1);
 }
 
 TEST_CASE("the error for a damaged cifar10 file names the file and the position") {
   const TemporaryFolder folder;
-  REQUIRE_THAT(data_error([&] { read_cifar10((folder.path / "none").string()); }), ContainsSubstring("none"));
-  REQUIRE_THAT(data_error([&] { read_cifar10(folder.path.string()); }), ContainsSubstring("data_batch_1.bin"));
-  const auto file = folder.path / "data_batch_1.bin";
+  REQUIRE_THAT(data_error([&] { read_cifar10((folder.path() / "none").string()); }), ContainsSubstring("none"));
+  REQUIRE_THAT(data_error([&] { read_cifar10(folder.path().string()); }), ContainsSubstring("data_batch_1.bin"));
+  const auto file = folder.path() / "data_batch_1.bin";
   write_bytes(file, record(1, 1) + record(10, 1));
-  const auto bad_label = data_error([&] { read_cifar10(folder.path.string()); });
+  const auto bad_label = data_error([&] { read_cifar10(folder.path().string()); });
   REQUIRE_THAT(bad_label, ContainsSubstring(file.string()) && ContainsSubstring("10 in record 1, at byte 3073"));
   write_bytes(file, record(1, 1) + "x");
-  REQUIRE_THAT(data_error([&] { read_cifar10(folder.path.string()); }), ContainsSubstring("3074 bytes"));
+  REQUIRE_THAT(data_error([&] { read_cifar10(folder.path().string()); }), ContainsSubstring("3074 bytes"));
   write_bytes(file, "");
-  REQUIRE_THAT(data_error([&] { read_cifar10(folder.path.string()); }), ContainsSubstring("0 bytes"));
+  REQUIRE_THAT(data_error([&] { read_cifar10(folder.path().string()); }), ContainsSubstring("0 bytes"));
 }
 
 TEST_CASE("image_folder numbers classes and files in bytewise order") {
   const TemporaryFolder folder;
-  write_grey_png(folder.path / "b" / "2.png", 4, 6, 1);
-  write_grey_png(folder.path / "b" / "10.PNG", 4, 6, 2);
-  write_grey_png(folder.path / "a" / "z.png", 4, 6, 3);
-  write_grey_png(folder.path / "B" / "q.png", 4, 6, 4);
-  write_bytes(folder.path / "b" / "notes.txt", "no image");
-  write_bytes(folder.path / "readme.md", "no class");
-  const auto dataset = open_image_folder(folder.path.string(), {});
+  write_grey_png(folder.path() / "b" / "2.png", 4, 6, 1);
+  write_grey_png(folder.path() / "b" / "10.PNG", 4, 6, 2);
+  write_grey_png(folder.path() / "a" / "z.png", 4, 6, 3);
+  write_grey_png(folder.path() / "B" / "q.png", 4, 6, 4);
+  write_bytes(folder.path() / "b" / "notes.txt", "no image");
+  write_bytes(folder.path() / "readme.md", "no class");
+  const auto dataset = open_image_folder(folder.path().string(), {});
   REQUIRE(dataset->class_names() == std::vector<std::string>{"B", "a", "b"});
   REQUIRE(dataset->size() == 4);
   const std::vector<uint8_t> values{4, 3, 2, 1};  // B/q a/z b/10 b/2
@@ -168,7 +160,7 @@ TEST_CASE("image_folder numbers classes and files in bytewise order") {
     REQUIRE(load(*dataset, i) == std::vector<uint8_t>(4 * 6 * 3, values[static_cast<size_t>(i)]));
   }
 
-  const auto evaluation_path = folder.path / "evaluation";
+  const auto evaluation_path = folder.path() / "evaluation";
   write_grey_png(evaluation_path / "b" / "1.png", 4, 6, 9);
   const auto evaluation = open_image_folder(evaluation_path.string(), {.classes = dataset->class_names()});
   REQUIRE(label(evaluation, 0) == 2);  // as in training, although it is the only folder
@@ -179,27 +171,28 @@ TEST_CASE("image_folder numbers classes and files in bytewise order") {
 
 TEST_CASE("image_folder says what is missing or cannot be read") {
   const TemporaryFolder folder;
-  REQUIRE_THAT(data_error([&] { open_image_folder((folder.path / "none").string(), {}); }), ContainsSubstring("none"));
-  REQUIRE_THAT(data_error([&] { open_image_folder(folder.path.string(), {}); }),
+  REQUIRE_THAT(data_error([&] { open_image_folder((folder.path() / "none").string(), {}); }),
+               ContainsSubstring("none"));
+  REQUIRE_THAT(data_error([&] { open_image_folder(folder.path().string(), {}); }),
                ContainsSubstring("folder for each class"));
-  fs::create_directories(folder.path / "empty");
-  write_grey_png(folder.path / "full" / "1.png", 4, 6, 1);
-  REQUIRE_THAT(data_error([&] { open_image_folder(folder.path.string(), {}); }),
+  fs::create_directories(folder.path() / "empty");
+  write_grey_png(folder.path() / "full" / "1.png", 4, 6, 1);
+  REQUIRE_THAT(data_error([&] { open_image_folder(folder.path().string(), {}); }),
                ContainsSubstring("no image") && ContainsSubstring("empty"));
-  write_bytes(folder.path / "empty" / "1.jpg", "this is not a JPEG file");
-  write_bytes(folder.path / "empty" / "2.jpg", "");
-  const auto dataset = open_image_folder(folder.path.string(), {});
-  fs::remove(folder.path / "full" / "1.png");
+  write_bytes(folder.path() / "empty" / "1.jpg", "this is not a JPEG file");
+  write_bytes(folder.path() / "empty" / "2.jpg", "");
+  const auto dataset = open_image_folder(folder.path().string(), {});
+  fs::remove(folder.path() / "full" / "1.png");
   for (int64_t i = 0; i < 3; ++i) REQUIRE_THROWS_AS(load(*dataset, i), BadSample);
 }
 
 TEST_CASE("an image of a different size than the first is an error that names the file") {
   const TemporaryFolder folder;
-  write_grey_png(folder.path / "a" / "1.png", 4, 6, 1);
-  write_grey_png(folder.path / "a" / "2.png", 4, 7, 2);
+  write_grey_png(folder.path() / "a" / "1.png", 4, 6, 1);
+  write_grey_png(folder.path() / "a" / "2.png", 4, 7, 2);
   DataConfig data;
   data.dataset = DatasetKind::image_folder;
-  data.path = folder.path.string();
+  data.path = folder.path().string();
   data.batch_size = 1;
   data.shuffle = false;
   auto loader = loader_of(data);
@@ -215,10 +208,10 @@ TEST_CASE("an image of a different size than the first is an error that names th
 TEST_CASE("the memory cache delivers the same images after the files are deleted") {
   const TemporaryFolder folder;
   for (uint8_t i = 0; i < 12; ++i)
-    write_grey_png(folder.path / "a" / fmt::format("{}.png", i), 5, 5, static_cast<uint8_t>(20 * i));
+    write_grey_png(folder.path() / "a" / fmt::format("{}.png", i), 5, 5, static_cast<uint8_t>(20 * i));
   DataConfig data;
   data.dataset = DatasetKind::image_folder;
-  data.path = folder.path.string();
+  data.path = folder.path().string();
   data.batch_size = 12;
   data.num_workers = 3;
   data.transforms = {RandomCropConfig{4, 4, 1}};
@@ -238,7 +231,7 @@ TEST_CASE("the memory cache delivers the same images after the files are deleted
   CHECK((once.stages.read_ns > 0 && once.stages.decode_ns > 0 && once.stages.transform_ns > 0));
   for (const LoaderWork& each : {work, once})
     CHECK(each.stages.read_ns + each.stages.decode_ns + each.stages.transform_ns <= each.busy_ns);
-  remove_tree(folder.path / "a");
+  remove_tree(folder.path() / "a");
   REQUIRE(at::equal(third, take_all(*cached)));
   const StageTimes later = cached->take_work().stages;
   CHECK((later.read_ns == 0 && later.decode_ns == 0 && later.transform_ns > 0));
@@ -264,29 +257,29 @@ TEST_CASE("D12: a file that is deleted, shrunk or replaced in mid-epoch ends the
   INFO(change.name);
   for (const int64_t workers : {0, 2}) {
     const TemporaryFolder folder;
-    for (int i = 0; i < 80; ++i) write_grey_png(folder.path / "a" / fmt::format("{:02}.png", i), 4, 6, 1);
+    for (int i = 0; i < 80; ++i) write_grey_png(folder.path() / "a" / fmt::format("{:02}.png", i), 4, 6, 1);
     DataConfig data;
     data.dataset = DatasetKind::image_folder;
-    data.path = folder.path.string();
+    data.path = folder.path().string();
     data.batch_size = 4;
     data.num_workers = workers;
     data.shuffle = false;
     auto loader = loader_of(data);
     loader->release(loader->next());
     for (int i = 40; i < 80; ++i)
-      change.make(folder.path / "a" / fmt::format("{:02}.png", i));  // beyond what was prefetched
+      change.make(folder.path() / "a" / fmt::format("{:02}.png", i));  // beyond what was prefetched
     const auto error = data_error([&] {
       for (int batch = 1; batch < 20; ++batch) loader->release(loader->next());
     });
-    CHECK_THAT(error, ContainsSubstring((folder.path / "a/40.png").string()) && ContainsSubstring(change.reason));
+    CHECK_THAT(error, ContainsSubstring((folder.path() / "a/40.png").string()) && ContainsSubstring(change.reason));
   }
 }
 
 TEST_CASE("D16: a data set's identity changes if its samples would, and first_difference() names what changed") {
   const TemporaryFolder folder;
-  const auto cifar = [&] { return read_cifar10(folder.path.string())->identity(); };
-  write_bytes(folder.path / "data_batch_1.bin", record(1, 10) + record(2, 20));
-  write_bytes(folder.path / "data_batch_2.bin", record(3, 30));
+  const auto cifar = [&] { return read_cifar10(folder.path().string())->identity(); };
+  write_bytes(folder.path() / "data_batch_1.bin", record(1, 10) + record(2, 20));
+  write_bytes(folder.path() / "data_batch_2.bin", record(3, 30));
   const DataIdentity before = cifar();
   CHECK(before.kind == "cifar10");
   CHECK(!first_difference(before, cifar()));
@@ -294,16 +287,16 @@ TEST_CASE("D16: a data set's identity changes if its samples would, and first_di
     CHECK(now.samples == before.samples);
     CHECK(first_difference(before, now).value_or("").starts_with("content "));
   };
-  write_bytes(folder.path / "data_batch_2.bin", record(3, 31));
+  write_bytes(folder.path() / "data_batch_2.bin", record(3, 31));
   content_changed(cifar());
-  write_bytes(folder.path / "data_batch_2.bin", record(2, 20));  // the same records in other files
-  write_bytes(folder.path / "data_batch_1.bin", record(3, 30) + record(1, 10));
+  write_bytes(folder.path() / "data_batch_2.bin", record(2, 20));  // the same records in other files
+  write_bytes(folder.path() / "data_batch_1.bin", record(3, 30) + record(1, 10));
   content_changed(cifar());
-  write_bytes(folder.path / "data_batch_1.bin", record(1, 10) + record(2, 20));
-  fs::remove(folder.path / "data_batch_2.bin");
-  write_bytes(folder.path / "data_batch_3.bin", record(3, 30));
+  write_bytes(folder.path() / "data_batch_1.bin", record(1, 10) + record(2, 20));
+  fs::remove(folder.path() / "data_batch_2.bin");
+  write_bytes(folder.path() / "data_batch_3.bin", record(3, 30));
   content_changed(cifar());
-  write_bytes(folder.path / "data_batch_4.bin", record(3, 30));
+  write_bytes(folder.path() / "data_batch_4.bin", record(3, 30));
   CHECK(first_difference(before, cifar()) == "samples 3 → 4");
 
   const auto seeds = [](int64_t size, uint64_t seed) { return make_fake_cifar10(size, seed)->identity(); };
@@ -314,10 +307,10 @@ TEST_CASE("D16: a data set's identity changes if its samples would, and first_di
 
 TEST_CASE("D16: an image folder's identity changes with the names, order and sizes of its files") {
   const TemporaryFolder folder;
-  const auto identity = [&] { return open_image_folder(folder.path.string(), {})->identity(); };
-  write_grey_png(folder.path / "a" / "1.png", 4, 6, 1);
-  write_grey_png(folder.path / "a" / "2.png", 4, 6, 1);
-  write_grey_png(folder.path / "b" / "3.png", 4, 6, 1);
+  const auto identity = [&] { return open_image_folder(folder.path().string(), {})->identity(); };
+  write_grey_png(folder.path() / "a" / "1.png", 4, 6, 1);
+  write_grey_png(folder.path() / "a" / "2.png", 4, 6, 1);
+  write_grey_png(folder.path() / "b" / "3.png", 4, 6, 1);
   const DataIdentity before = identity();
   CHECK((identity() == before));
   const auto check_change_and_restore = [&](const char* field, const auto& change, const auto& restore) {
@@ -328,19 +321,19 @@ TEST_CASE("D16: an image folder's identity changes with the names, order and siz
     CHECK((identity() == before));
   };
   const auto move = [&](const char* from, const char* to) {
-    return [=, &folder] { fs::rename(folder.path / from, folder.path / to); };
+    return [=, &folder] { fs::rename(folder.path() / from, folder.path() / to); };
   };
   check_change_and_restore("content", move("a/1.png", "a/9.png"), move("a/9.png", "a/1.png"));  // order and name
   check_change_and_restore("content", move("a/2.png", "b/2.png"), move("b/2.png", "a/2.png"));  // class
   check_change_and_restore("content", move("a", "c"), move("c", "a"));
   check_change_and_restore(
-      "content", [&] { std::ofstream(folder.path / "b/3.png", std::ios::app) << "x"; },
-      [&] { fs::resize_file(folder.path / "b/3.png", fs::file_size(folder.path / "b/3.png") - 1); });
+      "content", [&] { std::ofstream(folder.path() / "b/3.png", std::ios::app) << "x"; },
+      [&] { fs::resize_file(folder.path() / "b/3.png", fs::file_size(folder.path() / "b/3.png") - 1); });
   check_change_and_restore("samples 3 → 2", move("a/2.png", "a/2.txt"), move("a/2.txt", "a/2.png"));
   check_change_and_restore(
-      "samples 3 → 4", [&] { write_grey_png(folder.path / "c" / "1.png", 4, 6, 1); },
-      [&] { remove_tree(folder.path / "c"); });
-  fs::remove(folder.path / "b/3.png");
-  write_grey_png(folder.path / "b" / "4.png", 4, 6, 1);
+      "samples 3 → 4", [&] { write_grey_png(folder.path() / "c" / "1.png", 4, 6, 1); },
+      [&] { remove_tree(folder.path() / "c"); });
+  fs::remove(folder.path() / "b/3.png");
+  write_grey_png(folder.path() / "b" / "4.png", 4, 6, 1);
   CHECK(first_difference(before, identity()).value_or("").starts_with("content"));
 }

@@ -13,7 +13,7 @@ namespace {
 
 const NormalizeConfig kImageNet{{0.485, 0.456, 0.406}, {0.229, 0.224, 0.225}};
 
-LoadedData augmented() {
+LoadedData resized_and_cropped() {
   LoadedData data;
   data.batch_size = 6;
   data.transforms = {ResizeConfig{.shorter_side = 20}, CenterCropConfig{18, 19}, RandomCropConfig{17, 16, 4},
@@ -79,7 +79,7 @@ TEST_CASE("a data set on the device delivers the same batches as a loader") {
       for (const int64_t rank : {0, 1})
         for (const int64_t first_step : {0, 1, 5})
           for (const int64_t workers : {0, 3}) {
-            LoadedData data = augmented();
+            LoadedData data = resized_and_cropped();
             data.shuffle = shuffle, data.drop_last = drop_last, data.num_workers = workers;
             data.ranks = 2, data.rank = rank, data.accumulation = 2, data.seed = 3;
             BatchRequest request;
@@ -125,7 +125,7 @@ TEST_CASE("16-bit batches equal the float32 batches rounded to 16 bits") {
   const auto dataset = std::make_shared<ProbeDataset>(30, 24);
   for (const auto type : {at::kBFloat16, at::kHalf})
     for (const bool on_device : {false, true}) {
-      LoadedData data = augmented();
+      LoadedData data = resized_and_cropped();
       if (on_device) data.device_dataset = std::make_shared<DeviceDataset>();
       data.finish_on_device = true;
       BatchRequest request;
@@ -138,7 +138,8 @@ TEST_CASE("16-bit batches equal the float32 batches rounded to 16 bits") {
     }
   BatchRequest loaded;
   loaded.format.compute_type = at::kBFloat16;
-  const auto host = make_batches(augmented(), dataset, loaded);  // images finished on the host are always float32
+  const auto host =
+      make_batches(resized_and_cropped(), dataset, loaded);  // images finished on the host are always float32
   CHECK(host->next().input.scalar_type() == at::kFloat);
   CHECK_FALSE(host->take_stats().finished_type.has_value());
 }

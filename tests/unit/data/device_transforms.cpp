@@ -9,7 +9,7 @@ using namespace trainopt;
 
 namespace {
 
-const NormalizeConfig kImageNet{{0.485, 0.456, 0.406}, {0.229, 0.224, 0.225}};
+const NormalizeConfig kImageNetMoments{{0.485, 0.456, 0.406}, {0.229, 0.224, 0.225}};
 
 std::vector<at::Tensor> inputs(const LoadedData& data, const BatchRequest& request, int64_t count) {
   std::vector<at::Tensor> all;
@@ -26,7 +26,7 @@ TEST_CASE("scaling and normalising on the device is bit-identical to the host") 
       LoadedData data;
       data.batch_size = 16;
       data.transforms = {RandomHorizontalFlipConfig{}, ResizeConfig{.shorter_side = 40}, RandomCropConfig{36, 36, 0}};
-      if (normalize) data.transforms.emplace_back(kImageNet);
+      if (normalize) data.transforms.emplace_back(kImageNetMoments);
       BatchRequest request;
       request.format.memory_format = format;
       const auto host = inputs(data, request, 4);
@@ -45,12 +45,12 @@ TEST_CASE("resizing on the device is bit-identical to the host") {
   const RandomResizedCropConfig crop{24, 20, {0.3, 1}};
   std::vector<std::vector<TransformConfig>> all{
       {crop},
-      {crop, RandomCropConfig{24, 20, 3}, RandomHorizontalFlipConfig{}, CenterCropConfig{17, 30}, kImageNet},
+      {crop, RandomCropConfig{24, 20, 3}, RandomHorizontalFlipConfig{}, CenterCropConfig{17, 30}, kImageNetMoments},
       {RandomCropConfig{30, 29, 2}, crop, RandomHorizontalFlipConfig{}}};
   for (const int64_t side : {224, 48, 32, 20, 9}) {
     all.push_back({RandomHorizontalFlipConfig{}, ResizeConfig{.shorter_side = side}});
-    all.push_back(
-        {ResizeConfig{.shorter_side = std::nullopt, .exact = {side, 32}}, CenterCropConfig{side + 2, 27}, kImageNet});
+    all.push_back({ResizeConfig{.shorter_side = std::nullopt, .exact = {side, 32}}, CenterCropConfig{side + 2, 27},
+                   kImageNetMoments});
     all.push_back({RandomHorizontalFlipConfig{}, ResizeConfig{.shorter_side = side}, RandomCropConfig{side, side, 5},
                    RandomHorizontalFlipConfig{}, CenterCropConfig{side - 3, side - 4}});
   }
@@ -72,7 +72,8 @@ TEST_CASE("resizing on the device is bit-identical to the host") {
 TEST_CASE("a resize that cannot run on the device stays in the loader") {
   LoadedData data;
   data.batch_size = 16;
-  data.transforms = {ResizeConfig{.shorter_side = 40}, RandomResizedCropConfig{24, 24}, kImageNet};  // resizes twice
+  data.transforms = {ResizeConfig{.shorter_side = 40}, RandomResizedCropConfig{24, 24},
+                     kImageNetMoments};  // resizes twice
   REQUIRE(device_resize_refusal(data.transforms).has_value());
   const auto host = inputs(data, {}, 2);
   data.finish_on_device = data.resize_on_device = true;
@@ -99,33 +100,36 @@ TEST_CASE("transforms that cannot run on the device are refused with a reason") 
   const ResizeConfig resize{.shorter_side = 224};
   REQUIRE_FALSE(device_resize_refusal({resize}).has_value());
   REQUIRE_FALSE(
-      device_resize_refusal({RandomCropConfig{28, 28, 0}, resize, CenterCropConfig{224, 224}, kImageNet}).has_value());
-  REQUIRE_THAT(*device_resize_refusal({kImageNet}), ContainsSubstring("no resize"));
+      device_resize_refusal({RandomCropConfig{28, 28, 0}, resize, CenterCropConfig{224, 224}, kImageNetMoments})
+          .has_value());
+  REQUIRE_THAT(*device_resize_refusal({kImageNetMoments}), ContainsSubstring("no resize"));
   REQUIRE_FALSE(
-      device_resize_refusal({RandomHorizontalFlipConfig{}, RandomResizedCropConfig{224, 224}, kImageNet}).has_value());
+      device_resize_refusal({RandomHorizontalFlipConfig{}, RandomResizedCropConfig{224, 224}, kImageNetMoments})
+          .has_value());
   REQUIRE_FALSE(device_resize_refusal({resize, RandomCropConfig{32, 32, 4}, RandomHorizontalFlipConfig{}}).has_value());
   REQUIRE_THAT(*device_resize_refusal({resize, RandomResizedCropConfig{224, 224}}), ContainsSubstring("twice"));
   REQUIRE_THAT(*device_resize_refusal({resize, resize}), ContainsSubstring("twice"));
-  REQUIRE_FALSE(
-      device_dataset_refusal({resize, RandomResizedCropConfig{224, 224}, RandomHorizontalFlipConfig{}, kImageNet})
-          .has_value());
+  REQUIRE_FALSE(device_dataset_refusal(
+                    {resize, RandomResizedCropConfig{224, 224}, RandomHorizontalFlipConfig{}, kImageNetMoments})
+                    .has_value());
   REQUIRE_THAT(*device_dataset_refusal({RandomHorizontalFlipConfig{}, RandomResizedCropConfig{224, 224}}),
                ContainsSubstring("after a random transform"));
   REQUIRE_THAT(*device_dataset_refusal({RandomResizedCropConfig{224, 224}, resize}),
                ContainsSubstring("after a random transform"));
-  const auto parts = split_transforms({RandomCropConfig{28, 28, 0}, resize, kImageNet}, false);
+  const auto parts = split_transforms({RandomCropConfig{28, 28, 0}, resize, kImageNetMoments}, false);
   REQUIRE(parts.host.size() == 2);
   REQUIRE(parts.device.size() == 1);
 }
 
 TEST_CASE("evaluation keeps the deterministic transforms and replaces random_resized_crop") {
-  const auto remaining = evaluation_transforms({RandomCropConfig{32, 32, 4}, RandomHorizontalFlipConfig{}, kImageNet});
+  const auto remaining =
+      evaluation_transforms({RandomCropConfig{32, 32, 4}, RandomHorizontalFlipConfig{}, kImageNetMoments});
   REQUIRE(remaining.size() == 1);
   REQUIRE(std::holds_alternative<NormalizeConfig>(remaining[0]));
 
   RandomResizedCropConfig crop;
   crop.height = crop.width = 224;
-  const auto derived = evaluation_transforms({crop, RandomHorizontalFlipConfig{}, kImageNet});
+  const auto derived = evaluation_transforms({crop, RandomHorizontalFlipConfig{}, kImageNetMoments});
   REQUIRE(derived.size() == 3);
   REQUIRE(std::get<ResizeConfig>(derived[0]).shorter_side == 256);
   REQUIRE(std::get<CenterCropConfig>(derived[1]).height == 224);

@@ -21,7 +21,7 @@ LoadedData plain(int64_t workers) {
   return data;
 }
 
-std::string error_of(Loader& loader) {
+std::string error_of_next(Loader& loader) {
   try {
     loader.next();
   } catch (const UserError& error) {
@@ -43,9 +43,9 @@ TEST_CASE("a bad sample ends the run at its batch, regardless of the number of w
       auto loader = make_loader(plain(workers), dataset, {});
       const auto delivered = take(*loader, 3);
       REQUIRE(delivered.samples.back() == 11);
-      REQUIRE(error_of(*loader) == "cannot use the sample probe 14: made to be bad");
+      REQUIRE(error_of_next(*loader) == "cannot use the sample probe 14: made to be bad");
       REQUIRE(threads_drop_to(threads_before));
-      REQUIRE(error_of(*loader) == "cannot use the sample probe 14: made to be bad");
+      REQUIRE(error_of_next(*loader) == "cannot use the sample probe 14: made to be bad");
     }
   }
 }
@@ -109,7 +109,7 @@ TEST_CASE("a data set of only bad samples is an error, not an endless search") {
   data.bad_samples.substitute = true;
   data.bad_samples.budget = 100;
   auto loader = make_loader(data, dataset, {});
-  REQUIRE_THAT(error_of(*loader), ContainsSubstring("5 so far"));
+  REQUIRE_THAT(error_of_next(*loader), ContainsSubstring("5 so far"));
 }
 
 TEST_CASE("D5: all bad samples are reported in order, also after the run has failed") {

@@ -36,7 +36,8 @@ fs::path image_folder(const fs::path& folder) {
   return folder;
 }
 
-std::vector<uint8_t> load(const ImageDataset& images, int64_t sample, const std::vector<TransformConfig>& transforms) {
+std::vector<uint8_t> load_transformed(const ImageDataset& images, int64_t sample,
+                                      const std::vector<TransformConfig>& transforms) {
   LoadScratch scratch;
   const Pipeline pipeline(transforms);
   const ImageSize size = pipeline.output_size(images.size_of(sample, scratch)).value();
@@ -45,19 +46,19 @@ std::vector<uint8_t> load(const ImageDataset& images, int64_t sample, const std:
   return pixels;
 }
 
-void check_same(const ImageDataset& packed, const ImageDataset& images,
-                const std::vector<TransformConfig>& transforms = {}) {
+void check_same_images(const ImageDataset& packed, const ImageDataset& images,
+                       const std::vector<TransformConfig>& transforms = {}) {
   REQUIRE(packed.size() == images.size());
   CHECK(packed.num_classes() == images.num_classes());
   CHECK(packed.class_names() == images.class_names());
   for (int64_t sample = 0; sample < images.size(); ++sample) {
     CHECK(packed.label(sample) == images.label(sample));
-    CHECK(load(packed, sample, {}) == load(images, sample, transforms));
+    CHECK(load_transformed(packed, sample, {}) == load_transformed(images, sample, transforms));
   }
 }
 
 template <class F>
-std::string error_of(F f, ExitCode code = ExitCode::data) {
+std::string refusal_of(F f, ExitCode code = ExitCode::data) {
   try {
     f();
   } catch (const UserError& error) {
@@ -98,7 +99,7 @@ TEST_CASE("packed images are those that were packed") {
     pack(*images, out, {}, [&](const PackProgress& progress) { reported.push_back(progress.images); });
     const auto packed = open_images(out.string());
     CHECK_FALSE(packed->uniform_size());
-    check_same(*packed, *images);
+    check_same_images(*packed, *images);
     LoadScratch scratch, other;
     const auto file = packed->file_of(2, scratch), original = images->file_of(2, other);
     CHECK(std::equal(file.begin(), file.end(), original.begin(), original.end()));
@@ -108,18 +109,18 @@ TEST_CASE("packed images are those that were packed") {
     pack(*images, out, {.resize = 8}, no_report);
     const auto packed = open_images(out.string());
     CHECK(packed->uniform_size() == ImageSize{8, 8});
-    check_same(*packed, *images, {ResizeConfig{.shorter_side = 8}, CenterCropConfig{8, 8}});
+    check_same_images(*packed, *images, {ResizeConfig{.shorter_side = 8}, CenterCropConfig{8, 8}});
     LoadScratch scratch;
     CHECK(packed->file_of(2, scratch).empty());
     CHECK(packed->size_of(2, scratch) == ImageSize{8, 8});
     // Packed once more, smaller: images of one size stay pixels.
     pack(*packed, folder.path() / "again.pack", {}, no_report);
-    check_same(*open_images((folder.path() / "again.pack").string()), *packed);
+    check_same_images(*open_images((folder.path() / "again.pack").string()), *packed);
   }
   SECTION("images in memory, without names of classes") {
     const auto fake = make_fake_cifar10(300, 3);
     CHECK(pack(*fake, out, {}, no_report).images == 300);
-    check_same(*open_images(out.string()), *fake);
+    check_same_images(*open_images(out.string()), *fake);
   }
 }
 
@@ -131,27 +132,27 @@ TEST_CASE("several files hold each image once, and a second call keeps those tha
   CHECK(pack(*images, out, options, no_report).shards_found == 0);
   pack(*images, folder.path() / "one.pack", {.resize = 8}, no_report);
   const auto packed = open_images(out.string());
-  check_same(*packed, *open_images((folder.path() / "one.pack").string()));
+  check_same_images(*packed, *open_images((folder.path() / "one.pack").string()));
   CHECK_THAT(packed->name_of(kImages - 1), ContainsSubstring("00002-of-00003.pack, image 2"));
 
   const fs::path middle = out / "00001-of-00003.pack";
   const std::string before = bytes_of(middle);
   remove_file(middle);
-  CHECK_THAT(error_of([&] { open_images(out.string()); }), ContainsSubstring("has 3 files, and number 1 is missing"));
+  CHECK_THAT(refusal_of([&] { open_images(out.string()); }), ContainsSubstring("has 3 files, and number 1 is missing"));
   const PackProgress again = pack(*images, out, options, no_report);
   CHECK(again.shards_found == 2);
   CHECK(again.images == kImages);
   CHECK(bytes_of(middle) == before);
 
-  CHECK_THAT(error_of([&] { pack(*images, out, {.resize = 9, .shards = 3}, no_report); }),
+  CHECK_THAT(refusal_of([&] { pack(*images, out, {.resize = 9, .shards = 3}, no_report); }),
              ContainsSubstring("packed from other images, or with other options"));
   remove_file(out / "00002-of-00003.pack");
-  CHECK_THAT(error_of([&] { open_images(out.string()); }), ContainsSubstring("has 3 files, and number 2 is missing"));
+  CHECK_THAT(refusal_of([&] { open_images(out.string()); }), ContainsSubstring("has 3 files, and number 2 is missing"));
   fs::copy_file(middle, out / "00009.pack");
-  CHECK_THAT(error_of([&] { open_images(out.string()); }), ContainsSubstring("number 1 is there twice"));
+  CHECK_THAT(refusal_of([&] { open_images(out.string()); }), ContainsSubstring("number 1 is there twice"));
   fs::copy_file(folder.path() / "one.pack", out / "a.pack");
-  CHECK_THAT(error_of([&] { open_images(out.string()); }), ContainsSubstring("are not of one packing"));
-  CHECK_THAT(error_of([&] { pack(*images, out, {.shards = 8}, no_report); }, ExitCode::recipe),
+  CHECK_THAT(refusal_of([&] { open_images(out.string()); }), ContainsSubstring("are not of one packing"));
+  CHECK_THAT(refusal_of([&] { pack(*images, out, {.shards = 8}, no_report); }, ExitCode::recipe),
              ContainsSubstring("than images: 8 and 7"));
 }
 
@@ -172,7 +173,7 @@ TEST_CASE("whatever call fails while packing, no file is left that is not comple
       }
     }
     if (!failed) CHECK(fs::exists(out));
-    if (fs::exists(out)) check_same(*open_images(out.string()), *images);
+    if (fs::exists(out)) check_same_images(*open_images(out.string()), *images);
     remove_file(out);
     if (faults.calls() < call) break;
     failures += failed ? 1 : 0;
@@ -188,7 +189,7 @@ TEST_CASE("a packed file that is damaged is refused, with the place") {
   pack(*images, out, {}, no_report);
   const std::string good = bytes_of(out);
   const PackTrailer trailer = trailer_of(good);
-  const auto opening = [&] { return error_of([&] { open_packed(out.string(), {}); }); };
+  const auto opening = [&] { return refusal_of([&] { open_packed(out.string(), {}); }); };
   SECTION("another file") {
     write_file(out, std::string(1000, 'x'));
     CHECK_THAT(opening(), ContainsSubstring("this is no packed file"));
@@ -234,16 +235,17 @@ TEST_CASE("a packed file that is damaged is refused, with the place") {
     bad[static_cast<size_t>(kPackStart)] = static_cast<char>(bad[static_cast<size_t>(kPackStart)] ^ 1);
     write_file(out, bad);
     const auto packed = open_packed(out.string(), {});
-    CHECK_THAT(error_of([&] { load(*packed, 0, {}); }), ContainsSubstring("at byte 64 changed since they were packed"));
-    CHECK(load(*packed, 1, {}) == load(*images, 1, {}));
+    CHECK_THAT(refusal_of([&] { load_transformed(*packed, 0, {}); }),
+               ContainsSubstring("at byte 64 changed since they were packed"));
+    CHECK(load_transformed(*packed, 1, {}) == load_transformed(*images, 1, {}));
     // Packing it again must not carry the damage on.
-    CHECK_THAT(error_of([&] { pack(*packed, folder.path() / "again.pack", {}, no_report); }),
+    CHECK_THAT(refusal_of([&] { pack(*packed, folder.path() / "again.pack", {}, no_report); }),
                ContainsSubstring("out.pack, image 0"));
   }
   SECTION("a file that becomes shorter while it is open") {
     const auto packed = open_packed(out.string(), {});
     fs::resize_file(out, 100);
-    CHECK_THAT(error_of([&] { load(*packed, 0, {}); }), ContainsSubstring("became shorter"));
+    CHECK_THAT(refusal_of([&] { load_transformed(*packed, 0, {}); }), ContainsSubstring("became shorter"));
   }
 }
 
@@ -254,11 +256,11 @@ TEST_CASE("packed evaluation data must have the training data's classes, and pix
   pack(*images, out, {.resize = 4}, no_report);
   CHECK(open_packed(out, {.training = images.get()})->size() == kImages);
   const auto fake = make_fake_cifar10(10, 1);
-  CHECK_THAT(error_of([&] { open_packed(out, {.training = fake.get()}); }),
+  CHECK_THAT(refusal_of([&] { open_packed(out, {.training = fake.get()}); }),
              ContainsSubstring("must be those of the training data"));
-  CHECK_THAT(error_of([&] { open_packed(out, {.decode = DecodeKind::scaled}); }, ExitCode::recipe),
+  CHECK_THAT(refusal_of([&] { open_packed(out, {.decode = DecodeKind::scaled}); }, ExitCode::recipe),
              ContainsSubstring("no effect on packed pixels"));
-  CHECK_THAT(error_of([&] { open_packed((folder.path() / "none").string(), {}); }),
+  CHECK_THAT(refusal_of([&] { open_packed((folder.path() / "none").string(), {}); }),
              ContainsSubstring("does not exist"));
 }
 

@@ -13,7 +13,7 @@ Stage full_resize(int64_t height, int64_t width, int64_t to_height, int64_t to_w
   return {{0, 0, height, width}, {to_height, to_width}, all, all, false};
 }
 
-const Normalization kImageNet{{0.485f, 0.456f, 0.406f}, {0.229f, 0.224f, 0.225f}};
+const Normalization kImageNetMoments{{0.485f, 0.456f, 0.406f}, {0.229f, 0.224f, 0.225f}};
 
 }  // namespace
 
@@ -58,8 +58,8 @@ TEST_CASE("resample agrees with its obvious twin on any stage") {
     for (const PixelFormat format : {PixelFormat::u8_hwc, PixelFormat::f32_chw, PixelFormat::f32_hwc}) {
       Output fast(format, stage.window.height, stage.window.width),
           slow(format, stage.window.height, stage.window.width);
-      resample_reference({image.view(), 0, 0}, stage, kImageNet, slow.destination);
-      resample({image.view(), 0, 0}, stage, kImageNet, fast.destination, scratch);
+      resample_reference({image.view(), 0, 0}, stage, kImageNetMoments, slow.destination);
+      resample({image.view(), 0, 0}, stage, kImageNetMoments, fast.destination, scratch);
       REQUIRE(fast.bytes == slow.bytes);
 
       // The same from no more than the needed part, in memory that ends with it.
@@ -73,7 +73,7 @@ TEST_CASE("resample agrees with its obvious twin on any stage") {
       part.shrink_to_fit();
       Output partial(format, stage.window.height, stage.window.width);
       resample({{part.data(), needed.height, needed.width, needed.width * 3}, needed.top, needed.left}, stage,
-               kImageNet, partial.destination, scratch);
+               kImageNetMoments, partial.destination, scratch);
       REQUIRE(partial.bytes == slow.bytes);
     }
   }
@@ -81,7 +81,7 @@ TEST_CASE("resample agrees with its obvious twin on any stage") {
 
 TEST_CASE("every byte becomes torchvision's float") {
   const Normalization normalization =
-      GENERATE(Normalization{}, kImageNet, Normalization{{0.1f, 0.5f, -3.0f}, {1e-3f, 0.3333f, 77.0f}});
+      GENERATE(Normalization{}, kImageNetMoments, Normalization{{0.1f, 0.5f, -3.0f}, {1e-3f, 0.3333f, 77.0f}});
   ImageU8 image;
   image.set_size({16, 16});
   for (int i = 0; i < 256 * 3; ++i) image.row(0)[i] = static_cast<uint8_t>(i / 3);

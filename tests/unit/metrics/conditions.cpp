@@ -7,7 +7,7 @@ using namespace trainopt;
 
 namespace {
 
-StepRecord row_of(double step_ms, std::optional<double> other_cpu_pct, std::optional<double> throttle = {}) {
+StepRecord row_with_load(double step_ms, std::optional<double> other_cpu_pct, std::optional<double> throttle = {}) {
   StepRecord row;
   row[Metric::step_ms] = step_ms;
   row[Metric::other_cpu_pct] = other_cpu_pct;
@@ -30,9 +30,9 @@ std::vector<Piece> steps(size_t count, double change, uint64_t seed) {
 TEST_CASE("a machine is busy if others used more than a tenth of it, weighted by step time") {
   Conditions quiet, busy;
   for (const auto& [conditions, share] : {std::pair{&quiet, 38.0}, {&busy, 44.0}}) {
-    conditions->add(row_of(10, share));
-    conditions->add(row_of(30, 0));
-    conditions->add(row_of(1000, std::nullopt));  // unknown is not zero
+    conditions->add(row_with_load(10, share));
+    conditions->add(row_with_load(30, 0));
+    conditions->add(row_with_load(1000, std::nullopt));  // unknown is not zero
   }
   CHECK(quiet.warnings({}).empty());
   REQUIRE(busy.warnings({}).size() == 1);
@@ -41,11 +41,11 @@ TEST_CASE("a machine is busy if others used more than a tenth of it, weighted by
 
 TEST_CASE("the warning of a throttled GPU names the reasons") {
   Conditions free, held;
-  free.add(row_of(10, 0, 0));
+  free.add(row_with_load(10, 0, 0));
   CHECK(free.warnings({}).empty());
-  held.add(row_of(10, 0, 4));
-  held.add(row_of(10, 0, 4 | 64));
-  held.add(row_of(20, 0, 0));
+  held.add(row_with_load(10, 0, 4));
+  held.add(row_with_load(10, 0, 4 | 64));
+  held.add(row_with_load(20, 0, 0));
   REQUIRE(held.warnings({}).size() == 1);
   CHECK(held.warnings({})[0] ==
         "the GPU's clock was throttled in steps that make up 50 % of the time (power cap, heat)");
@@ -55,21 +55,21 @@ TEST_CASE("the warning of a throttled GPU names the reasons") {
 TEST_CASE("allocations retried after the first measured step are counted and warned of") {
   Conditions settled, full, unknown;
   for (const double retries : {2.0, 2.0, 2.0}) {  // two before the first measured step
-    StepRecord row = row_of(10, 0);
+    StepRecord row = row_with_load(10, 0);
     row[Metric::alloc_retries] = retries;
     settled.add(row);
   }
   CHECK(settled.alloc_retries() == 0);
   CHECK(settled.warnings({}).empty());
   for (const double retries : {5.0, 6.0, 2.0}) {  // the order in which steps are added does not count
-    StepRecord row = row_of(10, 0);
+    StepRecord row = row_with_load(10, 0);
     row[Metric::alloc_retries] = retries;
     full.add(row);
   }
   CHECK(full.alloc_retries() == 4);
   REQUIRE(full.warnings({}).size() == 1);
   CHECK_THAT(full.warnings({})[0], ContainsSubstring("had to empty its cache for 4 allocations"));
-  unknown.add(row_of(10, 0));
+  unknown.add(row_with_load(10, 0));
   CHECK(!unknown.alloc_retries());
 }
 

@@ -14,7 +14,7 @@ using namespace trainopt;
 
 namespace {
 
-StepRecord row_of(int64_t step) {
+StepRecord console_row(int64_t step) {
   StepRecord row;
   row[Metric::step] = static_cast<double>(step);
   row[Metric::samples_per_s] = 1243;
@@ -57,7 +57,7 @@ TEST_CASE("a pipe receives only plain lines") {
   {
     Console console(
         {.fd = ends[1], .terminal = false, .color = false, .progress = Progress::automatic, .total_steps = 3});
-    for (int64_t step = 1; step <= 3; ++step) console.step(row_of(step), "step " + std::to_string(step));
+    for (int64_t step = 1; step <= 3; ++step) console.step(console_row(step), "step " + std::to_string(step));
     console.line("the end");
   }
   CHECK(read_all(ends[0]) == "step 1\nstep 2\nstep 3\nthe end\n");
@@ -70,15 +70,15 @@ TEST_CASE("on a terminal the progress stays at the bottom, is drawn at most ten 
   REQUIRE(pipe(ends) == 0);
   const auto begin = Clock::now();
   Console console({.fd = ends[1], .terminal = true, .color = false, .progress = Progress::automatic, .total_steps = 4});
-  console.step(row_of(1), "step 1");
+  console.step(console_row(1), "step 1");
   const std::string first = read_all(ends[0]);
   CHECK(shown(first) ==
         std::vector<std::string>{"step 1", "[======                  ]  25 %  1/4  1243 samples/s  - left"});
-  console.step(row_of(2), "step 2");
+  console.step(console_row(2), "step 2");
   const std::string second = read_all(ends[0]);
   if (seconds_since(begin) < 0.1) CHECK(second.empty());
   std::this_thread::sleep_for(std::chrono::milliseconds(110));
-  console.step(row_of(3), "step 3");
+  console.step(console_row(3), "step 3");
   const std::string third = first + second + read_all(ends[0]);
   const auto rows = shown(third);
   REQUIRE(rows.size() == 4);
@@ -104,7 +104,7 @@ TEST_CASE("the progress line fits a narrow terminal and is coloured only when as
   {
     Console console(
         {.fd = program, .terminal = true, .color = true, .progress = Progress::automatic, .total_steps = 1000});
-    console.step(row_of(10), {});
+    console.step(console_row(10), {});
     CHECK(read_all(terminal) == "  1 %  10/1000  124");
   }
   size.ws_col = 120;
@@ -112,7 +112,7 @@ TEST_CASE("the progress line fits a narrow terminal and is coloured only when as
   read_all(terminal);
   Console console(
       {.fd = program, .terminal = true, .color = true, .progress = Progress::automatic, .total_steps = 1000});
-  console.step(row_of(500), {});
+  console.step(console_row(500), {});
   CHECK_THAT(read_all(terminal), ContainsSubstring("[\033[32m============            \033[0m]  50 %"));
   close(program);
   close(terminal);
@@ -123,7 +123,7 @@ TEST_CASE("progress can be turned off on a terminal") {
   REQUIRE(pipe(ends) == 0);
   {
     Console console({.fd = ends[1], .terminal = true, .color = false, .progress = Progress::off, .total_steps = 3});
-    console.step(row_of(1), "step 1");
+    console.step(console_row(1), "step 1");
   }
   CHECK(read_all(ends[0]) == "step 1\n");
   close(ends[0]);

@@ -20,7 +20,7 @@ const std::string kBusyGpu =
     "512\ngpu0.power_mw 412500\n"
     "gpu0.sm_mhz 1830\ngpu0.clock_reasons 0\ngpu0.gpm 1\ngpu0.sm_util 61.5\ngpu0.tensor_util 33.25\n";
 
-void sleep_ms(int milliseconds) { std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds)); }
+void wait_ms(int milliseconds) { std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds)); }
 
 Values sample(GpuProbe& probe) {
   Values values;
@@ -31,7 +31,7 @@ Values sample(GpuProbe& probe) {
 /// The second of two samples, which has GPM's values too.
 Values full_sample(GpuProbe& probe) {
   sample(probe);
-  sleep_ms(120);
+  wait_ms(120);
   return sample(probe);
 }
 
@@ -77,7 +77,7 @@ TEST_CASE("every GPU metric is in its unit") {
     GpuProbe probe(NEW_DRIVER, kBus);
     const Values first = sample(probe);
     CHECK(!first[Metric::gpu_sm_util_pct]);  // GPM measures the time between two samples
-    sleep_ms(120);
+    wait_ms(120);
     const Values values = sample(probe);
     CHECK(values[Metric::gpu_util_pct] == 97.0);
     CHECK(values[Metric::gpu_memory_used_mib] == 2048.0);  // without the part that the driver reserves
@@ -123,7 +123,7 @@ TEST_CASE("a single GPM metric may be missing and come back") {
   CHECK(values[Metric::gpu_sm_util_pct] == 61.5);
   CHECK(reason(probe, Metric::gpu_tensor_util_pct) == "GPM: Not Supported");
   machine.play(kBusyGpu);
-  sleep_ms(120);
+  wait_ms(120);
   values = sample(probe);
   check_explained(probe, values);
   CHECK(values[Metric::gpu_tensor_util_pct] == 33.25);
@@ -134,9 +134,9 @@ TEST_CASE("GPM restarts after a pause, so that no value includes the pause") {
   GpuProbe probe(NEW_DRIVER, kBus);
   CHECK(full_sample(probe)[Metric::gpu_sm_util_pct] == 61.5);
   probe.restart_interval();
-  sleep_ms(120);
+  wait_ms(120);
   CHECK(!sample(probe)[Metric::gpu_sm_util_pct]);
-  sleep_ms(120);
+  wait_ms(120);
   CHECK(sample(probe)[Metric::gpu_sm_util_pct] == 61.5);
 }
 
@@ -221,7 +221,7 @@ TEST_CASE("a GPU lost between the counters and GPM is logged once too") {
   GpuProbe probe(NEW_DRIVER, kBus);
   sample(probe);
   machine.play("nvmlGpmSampleGet.error 15\n" + kBusyGpu);
-  sleep_ms(120);
+  wait_ms(120);
   sample(probe);
   check_all_absent(probe, "NVML: GPU is lost");
   CHECK(log.lines() == 1);
@@ -237,12 +237,12 @@ TEST_CASE("telemetry continues when its GPU is lost, and gives the reason for mi
     return telemetry.between(begin, Clock::now()).values[Metric::gpu_power_w];
   };
   const auto begin = Clock::now();
-  while (!power_since(begin) && seconds_since(begin) < 20) sleep_ms(2);
+  while (!power_since(begin) && seconds_since(begin) < 20) wait_ms(2);
   CHECK(power_since(begin) == 412.5);
   machine.play("gpu0.error 15\n" + kBusyGpu);
-  while (!telemetry.reasons().contains("gpu_power_w") && seconds_since(begin) < 40) sleep_ms(2);
+  while (!telemetry.reasons().contains("gpu_power_w") && seconds_since(begin) < 40) wait_ms(2);
   const auto lost = Clock::now();
-  sleep_ms(100);
+  wait_ms(100);
   const Values values = telemetry.between(lost, Clock::now()).values;
   CHECK(!values[Metric::gpu_power_w]);
   CHECK(values[Metric::process_rss_mib].has_value());  // the other metrics continue
@@ -269,7 +269,7 @@ TEST_CASE("a slow library delays only the telemetry thread") {
     telemetry.fill(row);
     telemetry.reasons();
     longest = std::max(longest, seconds_since(row.ended));
-    sleep_ms(1);
+    wait_ms(1);
   }
   CHECK(longest < 0.25);  // one call takes 0.3 s
   const auto stopped = Clock::now();
@@ -284,11 +284,11 @@ TEST_CASE("a library that does not respond is abandoned") {
   auto begin = Clock::now();
   {
     Telemetry telemetry({.stop_timeout_s = 0.2, .nvml_library = NEW_DRIVER, .pci_bus_id = kBus});
-    while (machine.calls() == 0 && seconds_since(begin) < 60) sleep_ms(2);
+    while (machine.calls() == 0 && seconds_since(begin) < 60) wait_ms(2);
     begin = Clock::now();
   }
   CHECK(seconds_since(begin) < 2);
   CHECK(log.text() == "warning: telemetry is abandoned: the GPU's driver does not respond\n");
   machine.play(kBusyGpu);
-  sleep_ms(3200);  // lets the abandoned thread end
+  wait_ms(3200);  // lets the abandoned thread end
 }

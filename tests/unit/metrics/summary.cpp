@@ -8,7 +8,7 @@ using namespace trainopt;
 
 namespace {
 
-StepRecord row_of(double step_ms, double wait_ms = 0) {
+StepRecord timed_row(double step_ms, double wait_ms = 0) {
   StepRecord row;
   row[Metric::step_ms] = step_ms;
   row[Metric::data_wait_ms] = wait_ms;
@@ -34,7 +34,7 @@ TEST_CASE("percentiles match numpy's") {
 TEST_CASE("profiled steps count only towards their own slow-down") {
   Summary summary(0);
   for (int i = 0; i < 6; ++i) {
-    StepRecord row = row_of(i < 4 ? 10 : 12);
+    StepRecord row = timed_row(i < 4 ? 10 : 12);
     row.profiling = i == 3 ? Profiling::warmup : i > 3 ? Profiling::active : Profiling::none;
     row[Metric::loss] = i;
     summary.add(row);
@@ -50,14 +50,14 @@ TEST_CASE("profiled steps count only towards their own slow-down") {
   CHECK(slowdown_text(-2.5) == "recording made no step measurably slower");
   CHECK(slowdown_text(0.04) == "recording made no step measurably slower");
   Summary none(0);
-  none.add(row_of(10));
+  none.add(timed_row(10));
   CHECK(none.to_json().at("profiler").is_null());
 }
 
 TEST_CASE("a phase has a mean only if every measured step has it") {
   Summary summary(1);
   for (int i = 0; i < 4; ++i) {
-    StepRecord row = row_of(10, 0);
+    StepRecord row = timed_row(10, 0);
     row[Metric::forward_ms] = i;
     if (i < 2) row[Metric::backward_ms] = 5.0;
     row[Metric::update_ms] = 2.0;
@@ -69,9 +69,9 @@ TEST_CASE("a phase has a mean only if every measured step has it") {
 
 TEST_CASE("statistics over ten warm-up steps and steps of 1 to 100 ms match values computed by hand") {
   Summary summary(10);
-  for (int i = 0; i < 10; ++i) summary.add(row_of(1e6, 1e6));
+  for (int i = 0; i < 10; ++i) summary.add(timed_row(1e6, 1e6));
   for (int i = 1; i <= 100; ++i) {
-    StepRecord row = row_of(i, i % 2 == 0 ? 0.5 * i : 0.0);
+    StepRecord row = timed_row(i, i % 2 == 0 ? 0.5 * i : 0.0);
     row[Metric::gpu_util_pct] = i <= 50 ? 0 : 100;
     row[Metric::loss] = 100.0 - i;
     row[Metric::memory_reserved_mib] = i == 60 ? 900 : 500;
@@ -101,7 +101,7 @@ TEST_CASE("statistics over ten warm-up steps and steps of 1 to 100 ms match valu
 TEST_CASE("energy and price of the measured steps match values computed by hand") {
   Summary summary(2);
   for (int step = 1; step <= 10; ++step) {  // 10 samples in half a second each
-    StepRecord row = row_of(500);
+    StepRecord row = timed_row(500);
     if (step % 2 == 0) row[Metric::energy_j] = 100.0 + step;
     summary.add(row);
   }
@@ -127,7 +127,7 @@ TEST_CASE("energy and price of the measured steps match values computed by hand"
 TEST_CASE("with several ranks there are samples per joule only if the energy is that of all") {
   Summary summary(0);
   for (int step = 1; step <= 4; ++step) {
-    StepRecord row = row_of(500);
+    StepRecord row = timed_row(500);
     row.ranks = {{.step_ms = 500}, {.step_ms = 500}};
     row[Metric::energy_j] = 10;
     summary.add(row);
@@ -141,7 +141,7 @@ TEST_CASE("with several ranks there are samples per joule only if the energy is 
 
 TEST_CASE("without readings the energy is null") {
   Summary summary(0);
-  for (int step = 1; step <= 4; ++step) summary.add(row_of(500));
+  for (int step = 1; step <= 4; ++step) summary.add(timed_row(500));
   for (const char* name : {"energy_j", "energy_source", "energy_of", "samples_per_joule"})
     CHECK(summary.to_json().at(name).is_null());
 }
@@ -149,7 +149,7 @@ TEST_CASE("without readings the energy is null") {
 TEST_CASE("warm-up steps are excluded, but at most half of the steps") {
   const auto left_out = [](int64_t warmup, int steps) {
     Summary summary(warmup);
-    for (int i = 1; i <= steps; ++i) summary.add(row_of(i));
+    for (int i = 1; i <= steps; ++i) summary.add(timed_row(i));
     return std::pair(summary.left_out_steps(), summary.to_json().at("step_ms").at("mean"));
   };
   CHECK(left_out(10, 30) == std::pair<int64_t, Json>(10, 20.5));
@@ -173,7 +173,7 @@ TEST_CASE("a run without steps has no statistics") {
 TEST_CASE("with millions of steps the mean is exact and the percentiles are close") {
   Summary summary(10);
   const int steps = 3'000'000;
-  for (int i = 0; i < steps; ++i) summary.add(row_of(1 + (i * 7919LL) % 1000));
+  for (int i = 0; i < steps; ++i) summary.add(timed_row(1 + (i * 7919LL) % 1000));
   const Json step_ms = summary.to_json().at("step_ms");
   CHECK(step_ms.at("mean").get<double>() == Approx(500.5).epsilon(1e-4));
   CHECK(step_ms.at("p50").get<double>() == Approx(500.5).epsilon(0.01));
@@ -185,7 +185,7 @@ TEST_CASE("the throughput has an interval from sixty measured steps on, if their
   const auto summary_of = [](int steps, int same) {
     Summary summary(10);
     for (int i = 0; i < steps; ++i)
-      summary.add(row_of(i < 10 ? 1000 : 10 + 2 * (philox(7, 0, static_cast<uint64_t>(i / same))[0] & 1)));
+      summary.add(timed_row(i < 10 ? 1000 : 10 + 2 * (philox(7, 0, static_cast<uint64_t>(i / same))[0] & 1)));
     return summary;
   };
   CHECK(summary_of(69, 1).to_json().at("samples_per_s_interval").is_null());  // 59 are measured
@@ -208,7 +208,7 @@ TEST_CASE("the throughput has an interval from sixty measured steps on, if their
 TEST_CASE("warm-up steps affect neither the interval nor the warnings") {
   Summary summary(10);
   for (int i = 0; i < 100; ++i) {
-    StepRecord row = row_of(i < 10 ? 1000 : 10);
+    StepRecord row = timed_row(i < 10 ? 1000 : 10);
     row[Metric::other_cpu_pct] = i < 10 ? 90 : 0;
     row[Metric::gpu_throttle] = i < 10 ? 32 : 0;
     summary.add(row);
@@ -222,7 +222,7 @@ TEST_CASE("warm-up steps affect neither the interval nor the warnings") {
 TEST_CASE("a warning appears in the JSON and at the end of the table") {
   Summary summary(0);
   for (int i = 0; i < 100; ++i) {
-    StepRecord row = row_of(10);
+    StepRecord row = timed_row(10);
     row[Metric::other_cpu_pct] = 34;
     summary.add(row);
   }
@@ -234,7 +234,7 @@ TEST_CASE("a warning appears in the JSON and at the end of the table") {
 TEST_CASE("the table lists the statistics and the switches") {
   Summary summary(1);
   for (int i = 0; i < 5; ++i) {
-    StepRecord row = row_of(20, 0.4);
+    StepRecord row = timed_row(20, 0.4);
     row[Metric::gpu_util_pct] = 97;
     summary.add(row);
   }
@@ -256,7 +256,7 @@ TEST_CASE("the table lists the statistics and the switches") {
 TEST_CASE("with several ranks, the measured steps take as long as the job, whichever rank is late") {
   Summary summary(1);
   const auto add = [&](double of_rank_0, double of_rank_1) {
-    StepRecord row = row_of(of_rank_0);
+    StepRecord row = timed_row(of_rank_0);
     row.ranks = {{.step_ms = of_rank_0}, {.step_ms = of_rank_1}};
     summary.add(row);
   };

@@ -12,7 +12,8 @@ using namespace trainopt;
 
 namespace {
 
-const ModelConfig kSmall{.name = ModelKind::gpt2, .layers = 2, .heads = 2, .width = 8, .context = 6, .vocabulary = 11};
+const ModelConfig kSmallGpt2{
+    .name = ModelKind::gpt2, .layers = 2, .heads = 2, .width = 8, .context = 6, .vocabulary = 11};
 const InputShape kText{.tokens = 6};
 
 at::Tensor some_tokens() { return at::tensor({3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8}, at::kLong).view({2, 6}); }
@@ -32,7 +33,7 @@ TEST_CASE("gpt2 has the published numbers of parameters, and operations on meta 
 }
 
 TEST_CASE("gpt2 predicts a token from itself and earlier ones only") {
-  Model model = make_model(kSmall, kText, at::kCPU, 0);
+  Model model = make_model(kSmallGpt2, kText, at::kCPU, 0);
   const at::Tensor tokens = some_tokens();
   const at::Tensor logits = model.forward(tokens, {});
   CHECK(logits.sizes() == at::IntArrayRef({2, 6, 11}));
@@ -46,7 +47,7 @@ TEST_CASE("gpt2 predicts a token from itself and earlier ones only") {
 }
 
 TEST_CASE("the loss of a language model is the mean over the tokens that are not padding") {
-  Model model = make_model(kSmall, kText, at::kCPU, 0);
+  Model model = make_model(kSmallGpt2, kText, at::kCPU, 0);
   const at::Tensor tokens = some_tokens();
   at::Tensor target = tokens.roll(-1, 1);
   target.select(1, 5).fill_(kIgnoredTarget);
@@ -62,7 +63,7 @@ TEST_CASE("the loss of a language model is the mean over the tokens that are not
 }
 
 TEST_CASE("the embedding of gpt2 is also its last layer") {
-  Model model = make_model(kSmall, kText, at::kCPU, 0);
+  Model model = make_model(kSmallGpt2, kText, at::kCPU, 0);
   const auto last = model.units().size() - 1;
   CHECK(model.unit_state(last).empty());
   CHECK(model.units_shared_by(last) == std::vector<size_t>{0});
@@ -76,9 +77,9 @@ TEST_CASE("the embedding of gpt2 is also its last layer") {
 }
 
 TEST_CASE("dropout in gpt2 draws from the context's generator, and in training only") {
-  ModelConfig config = kSmall;
+  ModelConfig config = kSmallGpt2;
   config.dropout = 0.3;
-  Model model = make_model(config, kText, at::kCPU, 0), plain = make_model(kSmall, kText, at::kCPU, 0);
+  Model model = make_model(config, kText, at::kCPU, 0), plain = make_model(kSmallGpt2, kText, at::kCPU, 0);
   const auto logits = [&](uint64_t seed) {
     return model.forward(some_tokens(), {.training = true, .generator = make_generator(at::kCPU, seed)});
   };
@@ -91,7 +92,7 @@ TEST_CASE(
     "files of gpt2 hold its matrices transposed, with or without a prefix, and may hold masks and the tied head") {
   const TemporaryFolder folder;
   const auto path = folder.path() / "gpt2.safetensors";
-  const Model model = make_model(kSmall, kText, at::kCPU, 3);
+  const Model model = make_model(kSmallGpt2, kText, at::kCPU, 3);
   model.save_weights(path);
   NamedTensors saved = load_tensors(path);
   const auto c_fc = std::find_if(saved.begin(), saved.end(),
@@ -101,7 +102,7 @@ TEST_CASE(
 
   const auto loads = [&](const NamedTensors& tensors) {
     save_tensors(path, tensors);
-    Model other = make_model(kSmall, kText, at::kCPU, 4);
+    Model other = make_model(kSmallGpt2, kText, at::kCPU, 4);
     other.load_weights(path);
     const NamedTensors wanted = model.parameters(), got = other.parameters();
     for (size_t i = 0; i < wanted.size(); ++i) CHECK(at::equal(got[i].second, wanted[i].second));
@@ -117,7 +118,7 @@ TEST_CASE(
   loads(with_head);
   with_head.back().second = saved.front().second + 1;
   save_tensors(path, with_head);
-  Model other = make_model(kSmall, kText, at::kCPU, 4);
+  Model other = make_model(kSmallGpt2, kText, at::kCPU, 4);
   CHECK_THROWS_WITH(other.load_weights(path),
                     ContainsSubstring("hold transformer.wte.weight twice, and the two differ: Float [11, 8]"));
   NamedTensors twice = saved;
@@ -125,7 +126,7 @@ TEST_CASE(
   save_tensors(path, twice);
   CHECK_THROWS_WITH(other.load_weights(path), ContainsSubstring("hold transformer.ln_f.weight twice"));
   save_tensors(path, saved);
-  ModelConfig larger = kSmall;
+  ModelConfig larger = kSmallGpt2;
   larger.vocabulary = 12;
   Model of_other_size = make_model(larger, kText, at::kCPU, 0);
   CHECK_THROWS_WITH(of_other_size.load_weights(path),

@@ -9,11 +9,11 @@ using namespace trainopt;
 
 namespace {
 
-const ModelConfig kSmall{.name = ModelKind::vit, .patch = 4, .layers = 2, .heads = 3, .width = 24};
-const InputShape kImage{3, 16, 16};
+const ModelConfig kSmallVit{.name = ModelKind::vit, .patch = 4, .layers = 2, .heads = 3, .width = 24};
+const InputShape kVitImage{3, 16, 16};
 
 /// Sums of the absolute values of the gradients of a loss with smoothed labels.
-const std::vector<std::pair<std::string, double>> kGradients{
+const std::vector<std::pair<std::string, double>> kVitGradients{
     {"class_token", 4.705261799909984},
     {"conv_proj.weight", 59.90278060274497},
     {"conv_proj.bias", 4.698257729374669},
@@ -32,8 +32,8 @@ const std::vector<std::pair<std::string, double>> kGradients{
     {"heads.head.bias", 1.5796387239180127}};
 
 /// Weights from the formula, in float64, so that rounding cannot hide an error.
-Model filled_model(const ModelConfig& config) {
-  Model model = make_model(config, kImage, at::kCPU, 0);
+Model filled_vit(const ModelConfig& config) {
+  Model model = make_model(config, kVitImage, at::kCPU, 0);
   fill_by_formula(model);
   const at::NoGradGuard no_grad;
   for (auto [name, tensor] : model.state()) tensor.set_data(tensor.to(at::kDouble));
@@ -79,7 +79,7 @@ TEST_CASE("the vits have torchvision's names and shapes, and count attention's o
 }
 
 TEST_CASE("a vit agrees with torchvision in forward and backward") {
-  Model model = filled_model(kSmall);
+  Model model = filled_vit(kSmallVit);
   const at::Tensor input = input_by_formula({2, 3, 16, 16}).to(at::kDouble);
   const auto [loss, outputs] =
       ClassificationTask(0.1).loss(model, input, at::tensor({3, 7}, at::kLong), {.training = true});
@@ -92,7 +92,7 @@ TEST_CASE("a vit agrees with torchvision in forward and backward") {
   loss.backward();
   std::map<std::string, at::Tensor> parameters;
   for (const auto& [name, tensor] : model.parameters()) parameters[name] = tensor;
-  for (const auto& [name, sum] : kGradients) {
+  for (const auto& [name, sum] : kVitGradients) {
     INFO(name);
     CHECK(parameters.at(name).grad().abs().sum().item<double>() == Approx(sum).epsilon(1e-8));
   }
@@ -101,11 +101,11 @@ TEST_CASE("a vit agrees with torchvision in forward and backward") {
 
 TEST_CASE("a vit's position embedding follows the images, which must consist of whole patches") {
   const auto positions = [](const InputShape& image) {
-    return make_model(kSmall, image, at::kMeta, 0).state().at(3).second.size(1);
+    return make_model(kSmallVit, image, at::kMeta, 0).state().at(3).second.size(1);
   };
-  CHECK(positions(kImage) == 17);
+  CHECK(positions(kVitImage) == 17);
   CHECK(positions({3, 8, 20}) == 11);
-  Model wide = make_model(kSmall, {1, 8, 20}, at::kCPU, 0);
+  Model wide = make_model(kSmallVit, {1, 8, 20}, at::kCPU, 0);
   CHECK(wide.forward(at::zeros({2, 1, 8, 20}), {}).sizes() == at::IntArrayRef({2, 10}));
   CHECK_THROWS_WITH(make_model({.name = ModelKind::vit_s_16}, {3, 32, 40}, at::kMeta, 0),
                     "model.name: vit_s_16 divides images into patches of 16 × 16 pixels, and 32 × 40 pixels cannot be "
@@ -113,9 +113,9 @@ TEST_CASE("a vit's position embedding follows the images, which must consist of 
 }
 
 TEST_CASE("a vit's dropout draws from the given generator and is off in evaluation") {
-  ModelConfig config = kSmall;
+  ModelConfig config = kSmallVit;
   config.dropout = 0.3;
-  Model with = filled_model(config), without = filled_model(kSmall);
+  Model with = filled_vit(config), without = filled_vit(kSmallVit);
   const at::NoGradGuard no_grad;
   const at::Tensor input = input_by_formula({2, 3, 16, 16}).to(at::kDouble);
   const auto output = [&](uint64_t seed) {
@@ -148,7 +148,7 @@ TEST_CASE("a vit calls the attention of the slot") {
       return PlainAttentionOperations::attention(query, key, value, options, context);
     }
   };
-  Model model = make_model(kSmall, kImage, at::kCPU, 0);
+  Model model = make_model(kSmallVit, kVitImage, at::kCPU, 0);
   const auto attention = std::make_shared<Counting>();
   model.set_operations({.attention = attention});
   model.forward(at::zeros({5, 3, 16, 16}), {});

@@ -8,8 +8,8 @@ using namespace trainopt;
 
 namespace {
 
-const ModelConfig kSmall{.name = ModelKind::mlp, .num_classes = 3, .hidden = {4}};
-const InputShape kImage{1, 2, 2};
+const ModelConfig kSmallMlp{.name = ModelKind::mlp, .num_classes = 3, .hidden = {4}};
+const InputShape kMlpImage{1, 2, 2};
 const ModelConfig kVit{.name = ModelKind::vit, .patch = 4, .layers = 1, .heads = 2, .width = 8};
 
 std::string refusal(Model& model, const std::filesystem::path& path) {
@@ -101,7 +101,7 @@ TEST_CASE("num_batches_tracked may be absent") {
 TEST_CASE("weights that do not fit are refused with the first ten differences, and the model is unchanged") {
   const TemporaryFolder folder;
   const auto path = folder.path() / "w.safetensors";
-  Model model = make_model(kSmall, kImage, at::kCPU, 1);
+  Model model = make_model(kSmallMlp, kMlpImage, at::kCPU, 1);
   const at::Tensor first = model.state()[0].second.detach().clone();
 
   NamedTensors tensors{{"layers.0.weight", at::zeros({4, 4})},
@@ -151,18 +151,19 @@ TEST_CASE("replace_head takes all weights but the last layer's, which may have a
   using Names = std::vector<std::string>;
   CHECK(differing({}, {3, 32, 32}) == Names{"fc.weight", "fc.bias"});
   CHECK(differing(kVit, {3, 8, 8}) == Names{"heads.head.weight", "heads.head.bias"});
-  CHECK(differing(kSmall, kImage) == Names{"layers.1.weight", "layers.1.bias"});
+  CHECK(differing(kSmallMlp, kMlpImage) == Names{"layers.1.weight", "layers.1.bias"});
   // A last layer is replaced even if it would fit, and the file need not have one.
-  ModelConfig same = kSmall;
-  make_model(kSmall, kImage, at::kCPU, 1).save_weights(path);
+  ModelConfig same = kSmallMlp;
+  make_model(kSmallMlp, kMlpImage, at::kCPU, 1).save_weights(path);
   same.weights = path.string();
   same.replace_head = true;
-  CHECK(at::equal(make_model(same, kImage, at::kCPU, 2).state()[2].second,
-                  make_model(kSmall, kImage, at::kCPU, 2).state()[2].second));
+  CHECK(at::equal(make_model(same, kMlpImage, at::kCPU, 2).state()[2].second,
+                  make_model(kSmallMlp, kMlpImage, at::kCPU, 2).state()[2].second));
   save_tensors(path, {{"layers.0.weight", at::ones({4, 4})}, {"layers.0.bias", at::ones({4})}});
-  CHECK(make_model(same, kImage, at::kCPU, 2).state()[0].second.eq(1).all().item<bool>());
+  CHECK(make_model(same, kMlpImage, at::kCPU, 2).state()[0].second.eq(1).all().item<bool>());
   save_tensors(path, {{"layers.0.weight", at::ones({4, 4})}});
-  CHECK_THROWS_WITH(make_model(same, kImage, at::kCPU, 2), ContainsSubstring("1 difference: layers.0.bias is missing"));
+  CHECK_THROWS_WITH(make_model(same, kMlpImage, at::kCPU, 2),
+                    ContainsSubstring("1 difference: layers.0.bias is missing"));
 }
 
 TEST_CASE("a vit's weights for images of another size are refused with both numbers of patches") {

@@ -9,16 +9,7 @@
 using namespace trainopt;
 using namespace trainopt::test;
 
-namespace {
-
-/// Steps of 32 samples in 0.1 s, with a standard deviation of 5 %.
-std::vector<Piece> steps(size_t count, double phi, uint64_t seed, double faster = 1) {
-  std::vector<Piece> pieces;
-  for (const double value : autoregressive(count, phi, 0.05, seed)) pieces.push_back({32, 0.1 * (1 + value) / faster});
-  return pieces;
-}
-
-}  // namespace
+namespace {}  // namespace
 
 TEST_CASE("block lengths are near the optimum for AR(1)") {
   for (const double phi : {0.0, 0.5, 0.8, 0.9}) {

@@ -75,7 +75,7 @@ struct CellRates {
 };
 
 template <class Simulate>
-CellRates measure(const Ablation& ablation, int64_t trials, Simulate&& simulated) {
+CellRates measure_cells(const Ablation& ablation, int64_t trials, Simulate&& simulated) {
   CellRates rates{.trials = trials};
   int64_t effects = 0, found = 0, intervals = 0;
   for (int64_t trial = 0; trial < trials; ++trial) {
@@ -131,7 +131,7 @@ TEST_CASE("cells of an ablation keep the family-wise error rate and simultaneous
               {.switches = switches, .process_sd = 0.01, .effects = true}}}) {
       const auto& [name, ablation] = tried;
       const CellRates rates =
-          measure(ablation, count, [&](uint64_t seed) { return simulate_cells(tried.ablation, 2, seed); });
+          measure_cells(ablation, count, [&](uint64_t seed) { return simulate_cells(tried.ablation, 2, seed); });
       INFO(row(name, ablation, rates));
       // Limit of the method: two pairs cannot show that a cell is noisier than the others.
       const double max_rate = ablation.noisy_cell > 1 ? 0.12 : 0.05;
@@ -152,7 +152,7 @@ TEST_CASE("error rates rise without process pairs, multiplicity correction or po
   };
   {
     // Twenty blocks of one pair of processes, each treated as a pair.
-    const CellRates rates = measure(eight, count, [&](uint64_t seed) {
+    const CellRates rates = measure_cells(eight, count, [&](uint64_t seed) {
       PhiloxStream random(mix_key(seed, "ablation"));
       std::vector<CellPairs> cells(cells_of(eight));
       for (size_t cell = 0; cell < cells.size(); ++cell) cells[cell] = one_pair(eight, cell, 20, random);
@@ -177,7 +177,7 @@ TEST_CASE("error rates rise without process pairs, multiplicity correction or po
   {
     // Intervals from a cell's own two pairs: Student's t with one degree of freedom.
     double alone = 0, cells = 0;
-    const CellRates pooled = measure(eight, count, [&](uint64_t seed) {
+    const CellRates pooled = measure_cells(eight, count, [&](uint64_t seed) {
       const std::vector<CellPairs> all = simulate_cells(eight, 2, seed);
       const double reach = student_quantile((1 - kLevel) / 2 / static_cast<double>(all.size()), 1);
       for (const CellPairs& pairs : all) alone += reach * std::abs(pairs[0] - pairs[1]) / 2, ++cells;

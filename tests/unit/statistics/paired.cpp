@@ -13,15 +13,15 @@ using namespace trainopt::test;
 
 namespace {
 
-std::vector<double> some_differences(size_t count, uint64_t seed, double spread = 0.03) {
+std::vector<double> paired_differences(size_t count, uint64_t seed, double spread = 0.03) {
   PhiloxStream random(seed);
   std::vector<double> values(count);
   for (double& value : values) value = 0.02 + spread * random.next_normal() * random.next_uniform(0.2, 2);
   return values;
 }
 
-/// Reference implementation: whether the sign-flip test rejects the mean `centre`, using all 2^n sign patterns.
-bool rejects(const std::vector<double>& differences, double centre, double level) {
+/// Reference implementation: whether the sign-flip test paired_rejects the mean `centre`, using all 2^n sign patterns.
+bool paired_rejects(const std::vector<double>& differences, double centre, double level) {
   const uint32_t patterns = 1u << differences.size();
   double sum = 0;
   for (const double difference : differences) sum += difference - centre;
@@ -41,22 +41,22 @@ TEST_CASE("the interval contains exactly the means that a sign-flip test over al
   for (const size_t count : {6u, 8u, 11u})
     for (const double level : {0.5, 0.95, 0.96})
       for (uint64_t seed = 0; seed < 5; ++seed) {
-        const std::vector<double> differences = some_differences(count, seed);
+        const std::vector<double> differences = paired_differences(count, seed);
         const auto interval = paired_interval(differences, level, seed);
         REQUIRE(interval);
         CAPTURE(count, level, seed, interval->low, interval->high);
         for (const double inside : {1e-9, 0.01, 0.3, 0.7, 0.99, 1 - 1e-9})
-          CHECK_FALSE(rejects(differences, interval->low + inside * (interval->high - interval->low), level));
+          CHECK_FALSE(paired_rejects(differences, interval->low + inside * (interval->high - interval->low), level));
         for (const double outside : {1e-9, 0.01, 0.2}) {
-          CHECK(rejects(differences, interval->low - outside * 0.1, level));
-          CHECK(rejects(differences, interval->high + outside * 0.1, level));
+          CHECK(paired_rejects(differences, interval->low - outside * 0.1, level));
+          CHECK(paired_rejects(differences, interval->high + outside * 0.1, level));
         }
       }
 }
 
 TEST_CASE("with many blocks the interval approaches that of the percentile bootstrap") {
   for (const size_t count : {150u, 600u}) {
-    const std::vector<double> differences = some_differences(count, count);
+    const std::vector<double> differences = paired_differences(count, count);
     PhiloxStream random(5);
     std::vector<double> means(20000);
     for (double& mean : means) {
@@ -75,7 +75,7 @@ TEST_CASE("with many blocks the interval approaches that of the percentile boots
 }
 
 TEST_CASE("there is no interval if the level cannot be reached") {
-  const std::vector<double> differences = some_differences(8, 1);
+  const std::vector<double> differences = paired_differences(8, 1);
   CHECK_FALSE(paired_interval({}, 0.95, 0));
   CHECK_FALSE(paired_interval(std::span(differences).first(5), 0.95, 0));  // 2/32 > 0.05
   CHECK(paired_interval(std::span(differences).first(6), 0.95, 0));        // 2/64 < 0.05
@@ -85,11 +85,11 @@ TEST_CASE("there is no interval if the level cannot be reached") {
   REQUIRE(widest);
   CHECK(widest->low == Approx(*std::min_element(differences.begin(), differences.end())));
   CHECK(widest->high == Approx(*std::max_element(differences.begin(), differences.end())));
-  CHECK_FALSE(paired_interval(some_differences(100, 1), 1 - 1e-9, 0));
+  CHECK_FALSE(paired_interval(paired_differences(100, 1), 1 - 1e-9, 0));
 }
 
 TEST_CASE("the interval shifts and scales with the differences, and contains their mean") {
-  const std::vector<double> differences = some_differences(30, 3);
+  const std::vector<double> differences = paired_differences(30, 3);
   std::vector<double> moved;
   for (const double difference : differences) moved.push_back(-2 * difference + 1);
   const auto interval = paired_interval(differences, 0.99, 4), other = paired_interval(moved, 0.99, 4);

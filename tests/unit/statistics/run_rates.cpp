@@ -12,13 +12,6 @@ using namespace trainopt::test;
 
 namespace {
 
-/// Steps of 32 samples in 0.1 s, with a standard deviation of 5 %.
-std::vector<Piece> steps(size_t count, double phi, uint64_t seed, double faster = 1) {
-  std::vector<Piece> pieces;
-  for (const double value : autoregressive(count, phi, 0.05, seed)) pieces.push_back({32, 0.1 * (1 + value) / faster});
-  return pieces;
-}
-
 /// The naive method, which ignores autocorrelation: resamples single steps.
 Interval independent_bootstrap(const std::vector<Piece>& pieces, uint64_t seed) {
   PhiloxStream random(seed);

@@ -19,8 +19,8 @@ std::vector<double> some_differences(size_t count, uint64_t seed) {
   return values;
 }
 
-/// Reference implementation: whether Wilcoxon's test rejects `centre`, using all 2^n sign patterns.
-bool rejects(const std::vector<double>& differences, double centre, double level) {
+/// Reference implementation: whether Wilcoxon's test signed_rank_rejects `centre`, using all 2^n sign patterns.
+bool signed_rank_rejects(const std::vector<double>& differences, double centre, double level) {
   std::vector<double> moved;
   for (const double difference : differences) moved.push_back(difference - centre);
   std::sort(moved.begin(), moved.end(), [](double x, double y) { return std::abs(x) < std::abs(y); });
@@ -55,10 +55,11 @@ TEST_CASE("the interval contains exactly the centres that Wilcoxon's test over a
         REQUIRE(interval);
         CAPTURE(count, level, seed, interval->low, interval->high);
         for (const double inside : {1e-6, 0.01, 0.3, 0.7, 0.99, 1 - 1e-6})
-          CHECK_FALSE(rejects(differences, interval->low + inside * (interval->high - interval->low), level));
+          CHECK_FALSE(
+              signed_rank_rejects(differences, interval->low + inside * (interval->high - interval->low), level));
         for (const double outside : {1e-9, 0.01, 0.2}) {
-          CHECK(rejects(differences, interval->low - outside * 0.1, level));
-          CHECK(rejects(differences, interval->high + outside * 0.1, level));
+          CHECK(signed_rank_rejects(differences, interval->low - outside * 0.1, level));
+          CHECK(signed_rank_rejects(differences, interval->high + outside * 0.1, level));
         }
       }
 }

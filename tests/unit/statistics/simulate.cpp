@@ -196,6 +196,12 @@ std::vector<double> autoregressive(size_t count, double phi, double sd, uint64_t
   return values;
 }
 
+std::vector<Piece> steps(size_t count, double phi, uint64_t seed, double faster) {
+  std::vector<Piece> pieces;
+  for (const double value : autoregressive(count, phi, 0.05, seed)) pieces.push_back({32, 0.1 * (1 + value) / faster});
+  return pieces;
+}
+
 SequentialVerdict decide(std::span<const Measurement> measurements, const SequentialOptions& options) {
   SequentialVerdict sequential(options);
   for (const Measurement& measurement : measurements) {

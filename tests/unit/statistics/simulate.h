@@ -2,6 +2,7 @@
 #pragma once
 
 #include "base/philox.h"
+#include "statistics/block_bootstrap.h"
 #include "statistics/block_order.h"
 #include "statistics/verdict.h"
 
@@ -59,6 +60,9 @@ std::vector<Measurement> simulate_one_pair(const Processes& processes, double ra
 
 /// AR(1) with standard deviation `sd` around 0.
 std::vector<double> autoregressive(size_t count, double phi, double sd, uint64_t seed);
+
+/// `count` steps of 32 samples in 0.1 s ÷ `faster`, with a standard deviation of 5 %.
+std::vector<Piece> steps(size_t count, double phi, uint64_t seed, double faster = 1);
 
 /// Adds measurements until the verdict is decided; if they run out first, takes the last look.
 SequentialVerdict decide(std::span<const Measurement> measurements, const SequentialOptions& options);

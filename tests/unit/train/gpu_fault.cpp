@@ -16,7 +16,7 @@ namespace {
 
 bool has_cuda() { return start_cuda().program_cuda > 0; }
 
-Plan plan_with(const std::string& fault) {
+Plan plan_with_fault(const std::string& fault) {
   Plan plan = small_plan(6);
   plan.machine.gpu = "NVIDIA H100";
   plan.machine.gpu_uuid = "GPU-5b0c";
@@ -77,7 +77,7 @@ TEST_CASE("a GPU fault ends the run at once with one message that names step, ph
        {std::tuple("gpu@3+", "an illegal memory access", ExitCode::bug), {"ecc@3+", "ECC error", ExitCode::hardware}}) {
     const CapturedLog log;
     Rows rows;
-    Trainer trainer(plan_with(fault), {}, rows, never_stopped());
+    Trainer trainer(plan_with_fault(fault), {}, rows, never_stopped());
     const GpuLost lost = thrown_by([&] { trainer.run(); });
     CHECK(lost.code() == code);
     CHECK_THAT(lost.what(), ContainsSubstring(words) && ContainsSubstring("context is lost") &&
@@ -92,7 +92,7 @@ TEST_CASE("a GPU fault ends the run at once with one message that names step, ph
 TEST_CASE("a trainer that takes turns reports a GPU fault in the same way") {
   if (!has_cuda()) return;
   Rows rows;
-  Trainer trainer(plan_with("gpu@2"), {}, rows, never_stopped());
+  Trainer trainer(plan_with_fault("gpu@2"), {}, rows, never_stopped());
   trainer.step();
   const GpuLost lost = thrown_by([&] { trainer.step(); });
   CHECK_THAT(lost.what(), ContainsSubstring("in step 2"));
@@ -103,7 +103,7 @@ TEST_CASE("after a GPU fault the trainer's parts are not destroyed, because that
   static int after_fault = 0, after_success = 0;
   Rows rows;
   {
-    Trainer trainer(counting(plan_with("gpu@2"), after_fault), {}, rows, never_stopped());
+    Trainer trainer(counting(plan_with_fault("gpu@2"), after_fault), {}, rows, never_stopped());
     thrown_by([&] { trainer.run(); });
   }
   CHECK(after_fault == 0);
@@ -116,7 +116,7 @@ TEST_CASE("a GPU fault while the trainer is built names the phase and GPU, and d
   static int after_fault = 0, after_error = 0;
   Rows rows;
   const auto failing = [&](int& destroyed, void (*fail)()) {
-    Plan plan = counting(plan_with("gpu@9"), destroyed);
+    Plan plan = counting(plan_with_fault("gpu@9"), destroyed);
     plan.average.wrap("failing", "fails", [fail](const BuildContext&, std::unique_ptr<WeightAverage> inner) {
       return fail(), std::move(inner);
     });
@@ -126,7 +126,7 @@ TEST_CASE("a GPU fault while the trainer is built names the phase and GPU, and d
       thrown_by([&] { Trainer(failing(after_fault, throw_illegal_access), {}, rows, never_stopped()); });
   CHECK_THAT(built.what(), ContainsSubstring("before the first step, building the model, cpu, NVIDIA H100, GPU-5b0c"));
   CHECK_THAT(built.what(), !ContainsSubstring("resume from"));
-  Plan plan = counting(plan_with("gpu@9"), after_fault);
+  Plan plan = counting(plan_with_fault("gpu@9"), after_fault);
   plan.data.wrap_batches = [](std::unique_ptr<BatchSource> inner) { return throw_illegal_access(), std::move(inner); };
   const GpuLost opened = thrown_by([&] { Trainer(plan, {}, rows, never_stopped()); });
   CHECK_THAT(opened.what(), ContainsSubstring("before the first step, opening the data, cpu, NVIDIA H100"));
@@ -141,7 +141,7 @@ TEST_CASE("a GPU fault in a caller's use of the tensors names the phase, and des
   static int destroyed = 0;
   Rows rows;
   {
-    Trainer trainer(counting(plan_with("gpu@9"), destroyed), {}, rows, never_stopped());
+    Trainer trainer(counting(plan_with_fault("gpu@9"), destroyed), {}, rows, never_stopped());
     trainer.step();
     const GpuLost lost = thrown_by([&] { trainer.during("writing the weights", throw_illegal_access); });
     CHECK_THAT(lost.what(), ContainsSubstring("after step 1, writing the weights, cpu, NVIDIA H100, GPU-5b0c"));
@@ -151,7 +151,7 @@ TEST_CASE("a GPU fault in a caller's use of the tensors names the phase, and des
 
 TEST_CASE("a GPU fault while the ranks' weights are compared names that phase") {
   if (!has_cuda()) return;
-  Plan plan = plan_with("gpu@9");
+  Plan plan = plan_with_fault("gpu@9");
   plan.parallel.check_replicas_every = 1;
   plan.parameters.fill("test", "fails", [](const BuildContext& context) {
     return std::make_unique<FailingParameters>(*context.model, context.plan.clear_gradients);
@@ -183,7 +183,7 @@ TEST_CASE("no checkpoint is saved after a GPU fault, and the earlier one resumes
   const TemporaryFolder folder;
   {
     CheckpointWriter writer({.root = folder / "checkpoints", .every_n_steps = 2});
-    Plan plan = plan_with("gpu@4");
+    Plan plan = plan_with_fault("gpu@4");
     StopAfter rows(3);  // a stop request is waiting too, which would save
     Trainer trainer(plan, {}, rows, rows.stop, {.checkpoints = &writer});
     const GpuLost lost = thrown_by([&] {

@@ -13,7 +13,7 @@ using namespace trainopt::test;
 
 namespace {
 
-Plan plan_with(const std::vector<std::string>& faults, bool convolutions = false) {
+Plan plan_with_faults(const std::vector<std::string>& faults, bool convolutions = false) {
   Plan plan = small_plan(8);
   plan.model.config.dropout = 0;
   if (convolutions) plan.model.config = {.name = ModelKind::resnet18, .stem = StemKind::cifar};
@@ -26,9 +26,9 @@ Plan plan_with(const std::vector<std::string>& faults, bool convolutions = false
 }  // namespace
 
 TEST_CASE("after running out of memory, steps use the same samples in smaller micro-batches") {
-  const PartialRun uninterrupted = train_part(plan_with({}));
+  const PartialRun uninterrupted = train_part(plan_with_faults({}));
   for (const std::vector<std::string>& faults : {std::vector<std::string>{"oom@3"}, {"oom@1", "oom@4", "oom@4"}}) {
-    const PartialRun pieces = train_part(plan_with(faults));
+    const PartialRun pieces = train_part(plan_with_faults(faults));
     CHECK(pieces.outcome.micro_split == (1 << faults.size()));
     CHECK(pieces.outcome.samples == uninterrupted.outcome.samples);
     REQUIRE(pieces.losses.size() == uninterrupted.losses.size());
@@ -38,7 +38,7 @@ TEST_CASE("after running out of memory, steps use the same samples in smaller mi
 }
 
 TEST_CASE("the failed attempt's changes to batch-norm buffers are undone") {
-  Plan plan = plan_with({"oom@3"}, true);
+  Plan plan = plan_with_faults({"oom@3"}, true);
   plan.data.accumulation = 2;
   plan.steps = 4;
   Rows rows;
@@ -64,7 +64,7 @@ TEST_CASE("a dump of a step that ran out of memory has the outputs of the succes
 }
 
 TEST_CASE("running out of memory with one sample at a time ends the run") {
-  Plan plan = plan_with({"oom@2+"});
+  Plan plan = plan_with_faults({"oom@2+"});
   Rows rows;
   Trainer trainer(plan, {}, rows, never_stopped());
   try {
@@ -78,8 +78,8 @@ TEST_CASE("running out of memory with one sample at a time ends the run") {
 }
 
 TEST_CASE("a resumed run keeps its smaller micro-batches") {
-  const PartialRun uninterrupted = train_part(plan_with({"oom@3"}));
-  const PartialRun resumed = train_in_two(plan_with({"oom@3"}), plan_with({}), 5);
+  const PartialRun uninterrupted = train_part(plan_with_faults({"oom@3"}));
+  const PartialRun resumed = train_in_two(plan_with_faults({"oom@3"}), plan_with_faults({}), 5);
   CHECK(resumed.losses == uninterrupted.losses);
   CHECK(first_difference(resumed.state, uninterrupted.state) == "");
 }

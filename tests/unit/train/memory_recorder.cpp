@@ -40,7 +40,7 @@ Plan plan_of_units(int64_t steps) {
 }
 
 /// The plan with `act` in the forward of the unit `name`.
-Plan plan_with(Plan plan, const std::string& name, const ForgetfulUnit::Act& act) {
+Plan plan_with_unit(Plan plan, const std::string& name, const ForgetfulUnit::Act& act) {
   plan.memory_snapshot = true;
   plan.runner.wrap("test", "", [=](const BuildContext& context, std::unique_ptr<StepRunner> inner) {
     context.model->wrap_units([&](std::unique_ptr<Unit> unit) -> std::unique_ptr<Unit> {
@@ -177,7 +177,7 @@ TEST_CASE("the peak is the one that the allocator counted") {
 TEST_CASE("a tensor leaked in each step is found, with its unit and size") {
   const CapturedLog log;
   const auto leak = [](int64_t, std::vector<at::Tensor>& kept) { kept.push_back(at::empty({5000}, at::kByte)); };
-  const StepTrace trace = trace_of(plan_with(plan_of_units(12), "layers.1", leak));
+  const StepTrace trace = trace_of(plan_with_unit(plan_of_units(12), "layers.1", leak));
   REQUIRE(trace.memory_leaks.size() == 1);
   CHECK(trace.memory_leaks[0].where == "forward of layers.1");
   CHECK(trace.memory_leaks[0].bytes_per_step == 5000);
@@ -196,14 +196,14 @@ TEST_CASE("what is released later, or kept once, is no leak") {
   };
   for (const ForgetfulUnit::Act& act : {ForgetfulUnit::Act(ring), ForgetfulUnit::Act(once)}) {
     const CapturedLog log;
-    CHECK(trace_of(plan_with(plan_of_units(12), "layers.1", act)).memory_leaks.empty());
+    CHECK(trace_of(plan_with_unit(plan_of_units(12), "layers.1", act)).memory_leaks.empty());
   }
 }
 
 TEST_CASE("a spike is found, with its step and unit") {
   const CapturedLog log;
   const auto spike = [](int64_t call, std::vector<at::Tensor>&) { at::empty({call == 9 ? 3 << 20 : 3000}, at::kByte); };
-  const StepTrace trace = trace_of(plan_with(plan_of_units(12), "layers.2", spike));
+  const StepTrace trace = trace_of(plan_with_unit(plan_of_units(12), "layers.2", spike));
   REQUIRE(trace.memory_spikes.size() == 1);
   const MemorySpike& found = trace.memory_spikes[0];
   CHECK(found.step == 9);

@@ -43,7 +43,7 @@ Ended train_with(Plan plan, const std::vector<std::string>& faults) {
   return ended;
 }
 
-Plan plan_with(OnNonfinite policy, int64_t steps = 12) {
+Plan plan_with_policy(OnNonfinite policy, int64_t steps = 12) {
   Plan plan = small_plan(steps);
   plan.train.on_nonfinite = policy;
   return plan;
@@ -51,7 +51,7 @@ Plan plan_with(OnNonfinite policy, int64_t steps = 12) {
 
 /// A model with batch-norm, whose buffers must be restored too.
 Plan convolution_plan(OnNonfinite policy, int64_t steps) {
-  Plan plan = plan_with(policy, steps);
+  Plan plan = plan_with_policy(policy, steps);
   plan.model.config = {.name = ModelKind::resnet18, .stem = StemKind::cifar};
   return plan;
 }
@@ -59,14 +59,14 @@ Plan convolution_plan(OnNonfinite policy, int64_t steps) {
 }  // namespace
 
 TEST_CASE("checking for non-finite values changes no bit") {
-  const PartialRun plain = train_part(plan_with(OnNonfinite::abort));
+  const PartialRun plain = train_part(plan_with_policy(OnNonfinite::abort));
   for (const OnNonfinite policy : {OnNonfinite::skip, OnNonfinite::rerun})
-    CHECK(first_difference(train_part(plan_with(policy)).state, plain.state) == "");
+    CHECK(first_difference(train_part(plan_with_policy(policy)).state, plain.state) == "");
 }
 
 TEST_CASE("abort ends the run and reports the step's samples") {
   const std::string fault = GENERATE("nan@5", "nan@5+");
-  const Ended ended = train_with(plan_with(OnNonfinite::abort), {fault});
+  const Ended ended = train_with(plan_with_policy(OnNonfinite::abort), {fault});
   CHECK(ended.code == ExitCode::diverged);
   CHECK_THAT(ended.error, ContainsSubstring("loss is not finite") && ContainsSubstring("step 5"));
   REQUIRE(ended.events.size() == 1);
@@ -77,7 +77,7 @@ TEST_CASE("abort ends the run and reports the step's samples") {
 
 TEST_CASE("a non-finite step writes nothing: the state is that before the step") {
   const std::string fault = GENERATE("nan@5+", "gradient@5+");
-  for (const auto& plan : {plan_with(OnNonfinite::rerun), convolution_plan(OnNonfinite::rerun, 6)}) {
+  for (const auto& plan : {plan_with_policy(OnNonfinite::rerun), convolution_plan(OnNonfinite::rerun, 6)}) {
     Plan short_plan = plan;
     short_plan.steps = 4;
     const PartialRun before = train_part(short_plan);
@@ -96,13 +96,13 @@ TEST_CASE("a non-finite step writes nothing: the state is that before the step")
 
 TEST_CASE("skip continues the run as if only that step's update had been omitted") {
   for (const std::string fault : {"nan@5+", "gradient@5+"}) {
-    const Ended ended = train_with(plan_with(OnNonfinite::skip), {fault});
+    const Ended ended = train_with(plan_with_policy(OnNonfinite::skip), {fault});
     CHECK(ended.code == ExitCode::done);
     CHECK(ended.left.outcome.skipped_steps == 1);
     CHECK(ended.left.outcome.steps == 12);
     CHECK(ended.left.outcome.samples == 96);
     REQUIRE(ended.left.losses.size() == 12);
-    const PartialRun uninterrupted = train_part(plan_with(OnNonfinite::skip));
+    const PartialRun uninterrupted = train_part(plan_with_policy(OnNonfinite::skip));
     for (size_t i = 0; i < 4; ++i) CHECK(ended.left.losses[i] == uninterrupted.losses[i]);
     CHECK(ended.left.losses[5] != uninterrupted.losses[5]);  // same samples, other weights
     CHECK(std::isfinite(ended.left.losses.back()));
@@ -112,7 +112,7 @@ TEST_CASE("skip continues the run as if only that step's update had been omitted
 }
 
 TEST_CASE("skip ends the run after max_skipped_steps") {
-  Plan plan = plan_with(OnNonfinite::skip);
+  Plan plan = plan_with_policy(OnNonfinite::skip);
   plan.train.max_skipped_steps = 2;
   const Ended ended = train_with(plan, {"nan@3", "gradient@4", "nan@6"});
   CHECK(ended.code == ExitCode::diverged);
@@ -121,10 +121,10 @@ TEST_CASE("skip ends the run after max_skipped_steps") {
 }
 
 TEST_CASE("rerun reports a hardware fault only if the repeated step is finite") {
-  const Ended once = train_with(plan_with(OnNonfinite::rerun), {"nan@5"});
+  const Ended once = train_with(plan_with_policy(OnNonfinite::rerun), {"nan@5"});
   CHECK(once.code == ExitCode::hardware);
   CHECK_THAT(once.error, ContainsSubstring("suspected hardware fault") && ContainsSubstring("step 5"));
-  const Ended always = train_with(plan_with(OnNonfinite::rerun), {"gradient@5+"});
+  const Ended always = train_with(plan_with_policy(OnNonfinite::rerun), {"gradient@5+"});
   CHECK(always.code == ExitCode::diverged);
   CHECK_THAT(always.error, ContainsSubstring("gradients are not finite"));
   REQUIRE(always.events.size() == 2);
@@ -133,14 +133,14 @@ TEST_CASE("rerun reports a hardware fault only if the repeated step is finite") 
 
 TEST_CASE("a repeated step has the same samples, dropout and loss") {
   // The input is corrupted once; the repeated step must match an undisturbed run.
-  Plan plan = plan_with(OnNonfinite::rerun);
+  Plan plan = plan_with_policy(OnNonfinite::rerun);
   const PartialRun uninterrupted = train_part(plan);
   const Ended once = train_with(plan, {"nan@7"});
   CHECK_THAT(once.error, ContainsSubstring(fmt::format("loss {}", uninterrupted.losses[6])));
 }
 
 TEST_CASE("non-finite weights are not saved and replace no checkpoint") {
-  Plan plan = plan_with(OnNonfinite::abort);
+  Plan plan = plan_with_policy(OnNonfinite::abort);
   inject(plan, {parse_injection("gradient@5")});  // the loss of step 5 is fine, its update is not
   const TemporaryFolder folder;
   const bool background = GENERATE(true, false);
