@@ -44,7 +44,7 @@ function(trainopt_test name)
   list(TRANSFORM arg_USES PREPEND trainopt_)
   if(arg_GPU)
     target_sources(${target} PRIVATE ${CMAKE_SOURCE_DIR}/tests/support/gpu_main.cpp)
-    # Defines Catch2 itself, which must not have been included without that before.
+    # Defines CATCH_CONFIG_RUNNER, so no other source of a batch may include Catch2 before it.
     set_source_files_properties(${CMAKE_SOURCE_DIR}/tests/support/gpu_main.cpp PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
     target_include_directories(${target} PRIVATE ${CMAKE_SOURCE_DIR}/tests)
     target_link_libraries(${target} PRIVATE trainopt_flags Catch2::Catch2 ${arg_USES} ${arg_LINKS})

@@ -1,6 +1,7 @@
 // Tests the CPU kernels of norm, pool and head against the reference of each pass, and against libtorch's own
 // operations and their gradients.
 #include "kernels/block_checks.h"
+#include "kernels/cpu/pieces.h"
 #include "kernels/head_checks.h"
 #include "kernels/pool_checks.h"
 
@@ -21,10 +22,13 @@ fused_kernels::BlockKernels plain() {
 }  // namespace
 
 TEST_CASE("every pass matches the reference in every type and shape") {
-  for (const bool streams : {false, true}) {
-    for (const NormKernels* width : all_cpu_norm_kernels(streams)) check_every_pass(*width, at::kCPU);
-    for (const PoolKernels* width : all_cpu_pool_kernels(streams)) check_every_pool_pass(*width, at::kCPU);
+  for (const bool always_stream : {false, true}) {
+    for (const NormKernels* width : all_cpu_norm_kernels(always_stream)) check_every_pass(*width, at::kCPU);
+    for (const PoolKernels* width : all_cpu_pool_kernels(always_stream)) check_every_pool_pass(*width, at::kCPU);
   }
+  const at::Tensor large = random({5, 64, 33, 31}, at::kBFloat16);  // sums in several pieces
+  for (const NormKernels* width : all_cpu_norm_kernels()) check_passes(*width, large);
+  for (const PoolKernels* width : all_cpu_pool_kernels()) check_pool_passes(*width, large);
 }
 
 TEST_CASE("large values that differ little keep their variance") { check_large_values(cpu_norm_kernels(), at::kCPU); }
@@ -36,6 +40,33 @@ TEST_CASE("NaN and infinity are propagated") {
 
 TEST_CASE("the pool chooses the first of equal values") {
   for (const PoolKernels* width : all_cpu_pool_kernels()) check_pool_choices(*width, at::kCPU);
+}
+
+TEST_CASE("sums of rows include every piece") {
+  for (const auto& [rows, channels] : {std::pair<int64_t, int64_t>{1, 1}, {3, 40000}, {5003, 70}, {65539, 64}}) {
+    INFO(rows << " × " << channels);
+    const Sums<1> sums = sums_over<1>(rows, channels, [&, size = channels](int64_t first, int64_t count, float* sum) {
+      for (int64_t row = first; row < first + count; ++row)
+        for (int64_t c = 0; c < size; ++c) sum[c] += static_cast<float>(row % 7 + c % 5);
+    });
+    double of_rows = 0;
+    for (int64_t row = 0; row < rows; ++row) of_rows += static_cast<double>(row % 7);
+    for (int64_t c = 0; c < channels; ++c)
+      if (sums[0][static_cast<size_t>(c)] != of_rows + static_cast<double>(rows * (c % 5))) FAIL("channel " << c);
+  }
+}
+
+TEST_CASE("large results with aligned rows are streamed") {
+  const auto nhwc = [](int64_t channels, int64_t rows) {
+    return at::empty({1, channels, rows, 1}, at::MemoryFormat::ChannelsLast);
+  };
+  const auto bytes = [](const at::Tensor& tensor) { return tensor.nbytes(); };
+  const at::Tensor aligned = nhwc(16, 8), odd = nhwc(24, 8);
+  CHECK(streams(aligned, bytes(aligned)));
+  CHECK_FALSE(streams(aligned, bytes(aligned) + 1));
+  CHECK_FALSE(streams(odd, bytes(odd)));
+  const at::Tensor shifted = at::empty({16 * 8 + 1}).slice(0, 1).view({1, 8, 1, 16}).permute({0, 3, 1, 2});
+  CHECK_FALSE(streams(shifted, bytes(shifted)));
 }
 
 TEST_CASE("sums do not depend on the number of threads") {

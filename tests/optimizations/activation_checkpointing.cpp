@@ -9,6 +9,8 @@
 #include "support/trained_ranks.h"
 #include "train/memory_forecast.h"
 
+namespace activation_checkpointing_tests {
+
 using namespace trainopt;
 using namespace trainopt::test;
 using activation_checkpointing::Config;
@@ -180,3 +182,5 @@ TEST_CASE("what activation checkpointing cannot do is said in a sentence") {
   REQUIRE(problems.size() == 1);
   CHECK(problems[0].message == "units names the units; remove one of the two");
 }
+
+}  // namespace activation_checkpointing_tests

@@ -7,6 +7,8 @@
 
 #include <torch/csrc/autograd/autograd.h>
 
+namespace amp_tests {
+
 using namespace trainopt;
 using namespace trainopt::test;
 
@@ -91,3 +93,5 @@ TEST_CASE("convolutions compute in float32 only under autocast") {
   const AutocastGuard autocast(at::kCPU, at::kBFloat16);
   CHECK(kernel->supports(shape, at::ones({1, 8, 4, 4})));
 }
+
+}  // namespace amp_tests

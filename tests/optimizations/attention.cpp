@@ -3,6 +3,8 @@
 #include "recipe/make_plan.h"
 #include "support/catch.h"
 
+namespace attention_tests {
+
 using namespace trainopt;
 
 namespace {
@@ -73,3 +75,5 @@ TEST_CASE("implementations of attention without effect say why") {
   resnet.optimizations.attention = AttentionKernel::flash;
   CHECK(reason(resnet) == "the resnet18 has no attention");
 }
+
+}  // namespace attention_tests

@@ -9,6 +9,8 @@
 
 #include <c10/core/AllocatorConfig.h>
 
+namespace cuda_allocator_tests {
+
 using namespace trainopt;
 
 namespace {
@@ -146,3 +148,5 @@ TEST_CASE("the receipt exposes settings that did not reach libtorch's allocator"
       step_with("expandable_segments:False,roundup_power2_divisions:4", {.segments = 3}));
   CHECK(fine.effective);
 }
+
+}  // namespace cuda_allocator_tests

@@ -11,6 +11,8 @@
 
 #include <ATen/Parallel.h>
 
+namespace cuda_graph_tests {
+
 using namespace trainopt;
 using namespace trainopt::test;
 using namespace trainopt::cuda_graph;
@@ -470,3 +472,5 @@ TEST_CASE("if steps cannot be recorded, the plan says why") {
   recipe.optimizations.activation_checkpointing.on = true;
   CHECK_THAT(why(machine, {}), ContainsSubstring("sets dropout's random state back in every step"));
 }
+
+}  // namespace cuda_graph_tests

@@ -6,6 +6,8 @@
 #include "support/plans.h"
 #include "support/ranks.h"
 
+namespace debug_tests {
+
 using namespace trainopt;
 using namespace trainopt::test;
 
@@ -106,3 +108,5 @@ TEST_CASE("with several ranks the message names the rank on which it began, on a
                               !ContainsSubstring("rank 0"));
   }
 }
+
+}  // namespace debug_tests

@@ -11,6 +11,8 @@
 
 #include <torch/csrc/autograd/autograd.h>
 
+namespace fp8_tests {
+
 using namespace trainopt;
 using namespace trainopt::test;
 using fp8::Scaling;
@@ -383,3 +385,5 @@ TEST_CASE("ranks agree on the history, with weights replicated and sharded") {
     recipe.optimizations.fp8.options.amax_history = 2;
   }
 }
+
+}  // namespace fp8_tests

@@ -9,6 +9,8 @@
 
 #include <cmath>
 
+namespace free_communication_tests {
+
 using namespace trainopt;
 using namespace trainopt::test;
 
@@ -88,3 +90,5 @@ TEST_CASE("with free communication, a rank trains without the others: synchronis
   recipe.parallel.sharding_strategy = ShardingStrategy::zero3;
   check_trains_alone(recipe);
 }
+
+}  // namespace free_communication_tests

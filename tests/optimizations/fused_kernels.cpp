@@ -12,6 +12,8 @@
 #include "support/plans.h"
 #include "train/memory_forecast.h"
 
+namespace fused_kernels_tests {
+
 using namespace trainopt;
 using namespace trainopt::test;
 
@@ -194,3 +196,5 @@ TEST_CASE("gradcheck passes the fused language head in every type") {
     CHECK(checked);
   }
 }
+
+}  // namespace fused_kernels_tests

@@ -10,6 +10,8 @@
 #include "support/resuming.h"
 #include "train/inject.h"
 
+namespace fused_optimizer_tests {
+
 using namespace trainopt;
 using namespace trainopt::test;
 
@@ -313,3 +315,5 @@ TEST_CASE("the fused and the loop optimizer read each other's checkpoints") {
   for (size_t i = 0; i < uninterrupted.losses.size(); ++i)
     CHECK(resumed.losses[i] == Approx(uninterrupted.losses[i]).epsilon(1e-4));
 }
+
+}  // namespace fused_optimizer_tests

@@ -9,6 +9,8 @@
 #include <ATen/Parallel.h>
 #include <torch/csrc/autograd/autograd.h>
 
+namespace fused_transformers_tests {
+
 using namespace trainopt;
 using namespace trainopt::test;
 
@@ -181,3 +183,5 @@ TEST_CASE("gradcheck passes fused layer norms and GELUs in every type") {
       CHECK(checked.contains(recipe.model.name == ModelKind::vit ? "linear_gelu" : "linear_gelu_tanh"));
     }
 }
+
+}  // namespace fused_transformers_tests

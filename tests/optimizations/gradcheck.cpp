@@ -14,6 +14,8 @@
 
 #include <set>
 
+namespace gradcheck_tests {
+
 using namespace trainopt;
 using namespace trainopt::test;
 
@@ -320,3 +322,5 @@ TEST_CASE("a checked run computes the same losses and weights") {
   REQUIRE(with.weights.size() == without.weights.size());
   for (size_t i = 0; i < with.weights.size(); ++i) CHECK(with.weights[i].second.equal(without.weights[i].second));
 }
+
+}  // namespace gradcheck_tests

@@ -9,6 +9,8 @@
 #include "support/trained_ranks.h"
 #include "train/sharded_model.h"
 
+namespace hybrid_sharding_tests {
+
 using namespace trainopt;
 using namespace trainopt::test;
 
@@ -163,3 +165,5 @@ TEST_CASE("the plan compares what the strategies send to other machines") {
                           ContainsSubstring("to other machines") && ContainsSubstring("hybrid ZeRO-3 "));
   CHECK_THAT(text(1), !ContainsSubstring("to other machines") && !ContainsSubstring("hybrid ZeRO-3"));
 }
+
+}  // namespace hybrid_sharding_tests

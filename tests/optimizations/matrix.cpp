@@ -12,6 +12,8 @@
 #include <regex>
 #include <set>
 
+namespace matrix_tests {
+
 using namespace trainopt;
 using namespace trainopt::test;
 
@@ -391,3 +393,5 @@ TEST_CASE("a plan for an assumed GPU turns on what that GPU supports") {
               })->outcome.has_effect);
   CHECK_THROWS_WITH(assume(Machine{}, "gpu=1"), ContainsSubstring("--assume knows"));
 }
+
+}  // namespace matrix_tests

@@ -5,6 +5,8 @@
 #include "support/plans.h"
 #include "support/turned_on.h"
 
+namespace memory_tests {
+
 using namespace trainopt;
 using namespace trainopt::test;
 
@@ -68,3 +70,5 @@ TEST_CASE("no plan of the catalogue leaks or spikes, and its peak has the known 
     check_memory(recipe);
   }
 }
+
+}  // namespace memory_tests

@@ -20,6 +20,8 @@
 #include <iterator>
 #include <sstream>
 
+namespace memory_forecast_tests {
+
 using namespace trainopt;
 using namespace trainopt::test;
 
@@ -271,3 +273,5 @@ TEST_CASE("if no switch alone makes a job fit, several together do") {
   REQUIRE(tight.remedies.size() == 1);
   CHECK(needed(tight.remedies[0]) <= plan.machine.memory_bytes);
 }
+
+}  // namespace memory_forecast_tests

@@ -14,6 +14,8 @@
 #include <mutex>
 #include <set>
 
+namespace pipeline_tests {
+
 using namespace trainopt;
 using namespace trainopt::test;
 
@@ -340,3 +342,5 @@ TEST_CASE("what a pipeline cannot do is said in a sentence") {
   CHECK_THROWS_WITH(plan_on(3, 2), "parallel.pipeline.stages must divide the number of ranks: 2, 3");
   CHECK(plan_on(1, 2).switches.back().outcome.text == "there is only one rank; start 2 or a multiple of it");
 }
+
+}  // namespace pipeline_tests

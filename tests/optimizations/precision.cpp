@@ -14,6 +14,8 @@
 
 #include <limits>
 
+namespace precision_tests {
+
 using namespace trainopt;
 using namespace trainopt::test;
 using Catch::Matchers::StartsWith;
@@ -343,3 +345,5 @@ TEST_CASE("a checkpoint of other types is refused") {
       train_in_two(bfloat16, float32, 2),
       ContainsSubstring("model.transformer.wte.weight is bfloat16 [29, 24] there but float32 [29, 24] here"));
 }
+
+}  // namespace precision_tests

@@ -12,6 +12,8 @@
 #include <fstream>
 #include <numeric>
 
+namespace resume_tests {
+
 using namespace trainopt;
 using namespace trainopt::test;
 
@@ -285,3 +287,5 @@ TEST_CASE("a resumed run with the same global batch, split differently, sees the
   for (size_t i = 0; i < uninterrupted.losses.size(); ++i)
     CHECK(resumed.losses[i] == Approx(uninterrupted.losses[i]).epsilon(1e-5));
 }
+
+}  // namespace resume_tests

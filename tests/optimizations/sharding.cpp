@@ -5,6 +5,8 @@
 #include "support/small_gpt2.h"
 #include "support/trained_ranks.h"
 
+namespace sharding_tests {
+
 using namespace trainopt;
 using namespace trainopt::test;
 
@@ -277,3 +279,5 @@ TEST_CASE("the cost formulas of the strategies") {
   narrow.wire_bytes_each = 2;
   CHECK(sharding_costs(ShardingStrategy::none, narrow).sent_bytes == 2 * 2000 * 0.75);
 }
+
+}  // namespace sharding_tests

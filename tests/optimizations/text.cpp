@@ -3,6 +3,8 @@
 #include "support/plans.h"
 #include "support/trained_ranks.h"
 
+namespace text_tests {
+
 using namespace trainopt;
 using namespace trainopt::test;
 
@@ -113,3 +115,5 @@ TEST_CASE("padding, ranks and accumulation do not change what a step of document
     check(1);
   }
 }
+
+}  // namespace text_tests

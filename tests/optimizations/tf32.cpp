@@ -2,6 +2,8 @@
 #include "recipe/make_plan.h"
 #include "support/catch.h"
 
+namespace tf32_tests {
+
 using namespace trainopt;
 
 namespace {
@@ -50,3 +52,5 @@ TEST_CASE("the receipt of tf32 counts the float32 operations that may use it") {
   CHECK_FALSE(ignored.effective);
   CHECK(ignored.reason == "the hardware computed the test product in full float32");
 }
+
+}  // namespace tf32_tests

@@ -5,6 +5,8 @@
 #include "support/catch.h"
 #include "support/trained_ranks.h"
 
+namespace winograd_tests {
+
 using namespace trainopt;
 using namespace trainopt::test;
 
@@ -43,3 +45,5 @@ TEST_CASE("the receipt of winograd says which form ran, and on which shapes") {
   CHECK(observed(winograd::ProductType::float32) == used + "float32 products" + shapes);
   CHECK(observed(winograd::ProductType::bfloat16) == used + "bfloat16 products" + shapes);
 }
+
+}  // namespace winograd_tests

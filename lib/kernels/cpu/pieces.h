@@ -8,12 +8,14 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
+#include <cstdint>
 #include <utility>
 #include <vector>
 
 namespace trainopt::kernels {
 
-/// Most pieces that rows are cut into.
+/// The largest number of pieces that rows are cut into.
 inline constexpr int64_t kPieces = 64;
 /// Rows that are summed in float32 before they are added to the float64 sums.
 inline constexpr int64_t kRowsInFloat = 256;
@@ -38,7 +40,8 @@ void each_piece(int64_t rows, int64_t channels, F work, int64_t pieces = kPieces
                    });
 }
 
-/// Bytes of a result from which it is streamed (StreamedVector): whoever reads it next finds it in no cache anyway.
+/// Bytes of a result from which it is streamed (StreamedVector): most of it would have left the caches of two cores
+/// before it is read.
 inline constexpr size_t kStreamedBytes = size_t{32} << 20;
 
 /// Whether to stream this new tensor's rows of channels: it has so many bytes, and all its vectors are aligned.
@@ -70,9 +73,11 @@ template <size_t kSums>
 using Sums = std::array<std::vector<double>, kSums>;
 
 /// Number of pieces for sums of rows. Each has its own sums, which one thread adds up in the end, so a small tensor has
-/// few. The number follows from the size alone, so that sums do not depend on the number of threads.
+/// few. The number depends on the size alone, so that sums do not depend on the number of threads. It is a power of
+/// two, which most numbers of threads share evenly.
 inline int64_t pieces_of_sums(int64_t rows, int64_t channels) {
-  return std::clamp<int64_t>(rows * channels / (2 * kGrain), 1, kPieces);
+  const auto most = static_cast<uint64_t>(std::clamp<int64_t>(rows * channels / kGrain, 1, kPieces));
+  return static_cast<int64_t>(std::bit_floor(most));
 }
 
 /// Sums per channel over all rows: add(first row, rows, sums…) adds to kSums arrays of float32 sums.

@@ -47,10 +47,10 @@ struct TransformedBuffer : Transformed<W> {
   at::Tensor memory_;
 };
 
-/// A panel of columns of weights[outputs][3 × 3 × inputs], as rows of `to`: [inputs of the panel][3 × 3 × outputs]. In
+/// Transposes a panel of columns of weights[outputs][3 × 3 × inputs]: to[inputs of the panel][3 × 3 × outputs]. In
 /// squares and with prefetching, because otherwise each value would be read from or written to another cache line.
 template <class T>
-void exchange(const T* weights, int64_t outputs, int64_t inputs, int64_t first, T* to) {
+void transpose(const T* weights, int64_t outputs, int64_t inputs, int64_t first, T* to) {
   constexpr int64_t kTaps = kKernel * kKernel;
   for (int64_t tap = 0; tap < kTaps; ++tap)
     for (int64_t output = 0; output < outputs; output += kPanel) {
@@ -86,7 +86,7 @@ TransformedBuffer<W> transformed_weights(const at::Tensor& weight, bool by_outpu
       at::parallel_for(0, to.rows / kPanel, 1, [&](int64_t begin, int64_t end) {
         std::vector<T> rows(static_cast<size_t>(kPanel * kKernel * kKernel * outputs));
         for (int64_t first = begin * kPanel; first < end * kPanel; first += kPanel) {
-          exchange(from, outputs, inputs, first, rows.data());
+          transpose(from, outputs, inputs, first, rows.data());
           tile_kernels<T, W>().weights(rows.data(), rotated, 0, kPanel, to.from_row(first));
         }
       });

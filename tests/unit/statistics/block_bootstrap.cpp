@@ -9,8 +9,6 @@
 using namespace trainopt;
 using namespace trainopt::test;
 
-namespace {}  // namespace
-
 TEST_CASE("block lengths are near the optimum for AR(1)") {
   for (const double phi : {0.0, 0.5, 0.8, 0.9}) {
     constexpr size_t kCount = 10000;

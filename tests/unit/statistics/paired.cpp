@@ -20,7 +20,7 @@ std::vector<double> paired_differences(size_t count, uint64_t seed, double sprea
   return values;
 }
 
-/// Reference implementation: whether the sign-flip test paired_rejects the mean `centre`, using all 2^n sign patterns.
+/// Reference implementation: whether the sign-flip test rejects the mean `centre`, using all 2^n sign patterns.
 bool paired_rejects(const std::vector<double>& differences, double centre, double level) {
   const uint32_t patterns = 1u << differences.size();
   double sum = 0;

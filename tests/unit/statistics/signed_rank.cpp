@@ -19,7 +19,7 @@ std::vector<double> some_differences(size_t count, uint64_t seed) {
   return values;
 }
 
-/// Reference implementation: whether Wilcoxon's test signed_rank_rejects `centre`, using all 2^n sign patterns.
+/// Reference implementation: whether Wilcoxon's test rejects `centre`, using all 2^n sign patterns.
 bool signed_rank_rejects(const std::vector<double>& differences, double centre, double level) {
   std::vector<double> moved;
   for (const double difference : differences) moved.push_back(difference - centre);
