@@ -14,6 +14,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 
 namespace trainopt {
 namespace {
@@ -150,5 +151,7 @@ int main(int argc, char** argv) {
   trainopt::reserve_standard_streams();
   const int code = trainopt::guarded(argc, argv, trainopt::read_environment(environ));
   std::fflush(stdout);
-  return code;
+  spdlog::shutdown();
+  // Static destructors are not run: libtorch would spend a third of a short command removing its operators.
+  std::_Exit(code);
 }

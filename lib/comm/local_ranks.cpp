@@ -15,6 +15,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <random>
 #include <set>
 
 namespace trainopt {
@@ -159,6 +160,22 @@ class Supervisor {
   std::optional<Clock::time_point> deadline_;  // for the next step of ending the others
 };
 
+/// The port if it is free; 0 means any free port. Otherwise the negative error number.
+int try_port(int wanted) {
+  const int descriptor = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(static_cast<uint16_t>(wanted));
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof address;
+  auto* const generic = reinterpret_cast<sockaddr*>(&address);
+  const bool found =
+      descriptor >= 0 && ::bind(descriptor, generic, size) == 0 && ::getsockname(descriptor, generic, &size) == 0;
+  const int reason = errno;
+  if (descriptor >= 0) ::close(descriptor);
+  return found ? ntohs(address.sin_port) : -reason;
+}
+
 }  // namespace
 
 int run_local_ranks(const LocalRanks& spec) {
@@ -179,21 +196,17 @@ int run_local_ranks(const LocalRanks& spec) {
 }
 
 int free_local_port() {
-  const int descriptor = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof address;
-  auto* const generic = reinterpret_cast<sockaddr*>(&address);
-  const bool found =
-      descriptor >= 0 && ::bind(descriptor, generic, size) == 0 && ::getsockname(descriptor, generic, &size) == 0;
-  const int reason = errno;
-  if (descriptor >= 0) ::close(descriptor);
-  if (!found)
-    throw UserError(fmt::format("cannot find a free port on 127.0.0.1 for rank 0; set one with --rendezvous: {}",
-                                std::strerror(reason)),
-                    ExitCode::peer);
-  return ntohs(address.sin_port);
+  // Below 32768, where Linux's range for outgoing connections begins: a port of that range may be given to another
+  // process before rank 0 listens on it.
+  std::random_device random;
+  std::uniform_int_distribution<int> below_outgoing(10'000, 31'999);
+  for (int attempt = 0; attempt < 20; ++attempt)
+    if (const int port = try_port(below_outgoing(random)); port > 0) return port;
+  const int port = try_port(0);
+  if (port > 0) return port;
+  throw UserError(fmt::format("cannot find a free port on 127.0.0.1 for rank 0; set one with --rendezvous: {}",
+                              std::strerror(-port)),
+                  ExitCode::peer);
 }
 
 }  // namespace trainopt
