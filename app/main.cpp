@@ -144,14 +144,22 @@ int guarded(int argc, char** argv, const Environment& environment) {
   }
 }
 
+/// Whether the user loads a library into this process, as profilers do, which may write its results at exit.
+bool has_injected_tool(const Environment& environment) {
+  return environment.contains("LD_PRELOAD") || environment.contains("CUDA_INJECTION64_PATH") ||
+         environment.contains("NVTX_INJECTION64_PATH");
+}
+
 }  // namespace
 }  // namespace trainopt
 
 int main(int argc, char** argv) {
   trainopt::reserve_standard_streams();
-  const int code = trainopt::guarded(argc, argv, trainopt::read_environment(environ));
+  const trainopt::Environment environment = trainopt::read_environment(environ);
+  const int code = trainopt::guarded(argc, argv, environment);
   std::fflush(stdout);
   spdlog::shutdown();
-  // Static destructors are not run: libtorch would spend a third of a short command removing its operators.
+  if (trainopt::has_injected_tool(environment)) return code;
+  // Without static destructors: libtorch takes half the time of a short command to remove its operators.
   std::_Exit(code);
 }

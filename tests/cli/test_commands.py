@@ -56,6 +56,17 @@ def test_export_does_not_overwrite_a_recipe(trainopt):
     assert (trainopt.folder / "more.yaml").read_text() == "seed: 1\n"
 
 
+@pytest.mark.parametrize("library, ends", [("", False), ("libz.so.1", True)], ids=["alone", "with a library"])
+def test_only_libraries_that_a_user_loads_are_told_of_the_end(trainopt, library, ends):
+    """A profiler's library writes its results then. Without one, libtorch's end would take half of a short command."""
+    asked = {"LD_DEBUG": "files", "LD_DEBUG_OUTPUT": str(trainopt.folder / "loader"), "LD_PRELOAD": library}
+    environment = {**trainopt.environment(), **{name: value for name, value in asked.items() if value}}
+    assert trainopt("--version", env=environment).code == 0
+    (log,) = trainopt.folder.glob("loader.*")
+    text = log.read_text()
+    assert "calling init: " in text and ("calling fini: " in text) == ends, text[-2000:]
+
+
 def test_results_that_cannot_be_written(trainopt):
     trainopt.write("tiny.yaml", TINY)
     with open("/dev/full", "w") as full:
