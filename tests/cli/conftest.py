@@ -30,6 +30,11 @@ def pytest_configure(config):
     config.addinivalue_line("markers", "full: slow, and covers nothing critical; run by scripts/test --full")
 
 
+def in_full(*values):
+    """Parameters with which only scripts/test --full runs a test."""
+    return [pytest.param(value, marks=pytest.mark.full) for value in values]
+
+
 def records(folder):
     return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
 

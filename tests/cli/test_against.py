@@ -80,6 +80,7 @@ def test_the_interval_is_welchs_over_processes(trainopt, stored):
     assert math.isclose(answer["ratio"], math.exp(sum(now) / 3 - sum(then) / 4), rel_tol=1e-6)
 
 
+@pytest.mark.full
 def test_the_arm_with_the_same_recipe_is_chosen(trainopt, stored):
     folder = stored(1e-3)
     a = trainopt("compare", "job.yaml", "--against", folder, *FEW, "--json").json()

@@ -33,6 +33,7 @@ def test_no_shipped_recipe_has_a_hidden_wait(digits, name):
 BLOCKING = {"0-baseline", "1-workers", "2a-pin-memory"}
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("recipe", sorted((CHECKOUT / "configs").rglob("*.yaml")), ids=lambda path: path.stem)
 def test_no_shipped_recipe_waits_for_its_batches_on_a_gpu(example_data, recipe):
     """What a run without a GPU cannot observe."""

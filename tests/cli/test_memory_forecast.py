@@ -56,7 +56,7 @@ def test_run_refuses_what_the_machine_cannot_hold(trainopt):
 def test_the_forecast_is_near_the_measured_peak_on_two_ranks(trainopt):
     trainopt.write("small.yaml", SMALL)
     environment = {**trainopt.environment(), "OMP_NUM_THREADS": "1"}
-    for strategy in ("none", "zero1", "zero2", "zero3"):
+    for strategy in ("none", "zero3"):
         words = [f"parallel.sharding_strategy={strategy}", "data.transforms=[{resize: 32}]"]
         done = trainopt("launch", "-n", "2", "--", "run", "small.yaml", *words, "--run-dir", strategy, env=environment)
         assert done.code == 0, done

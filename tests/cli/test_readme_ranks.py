@@ -86,6 +86,7 @@ def test_several_machines(trainopt, shell, alone):
     assert close(only_run(trainopt), alone)
 
 
+@pytest.mark.full  # test_compare_ranks.py has the same commands
 @pytest.mark.parametrize("words", MEASURES, ids=lambda words: " ".join(words[5:9]))
 def test_measuring(trainopt, shell, words):
     """With few turns, of a small job."""

@@ -141,6 +141,7 @@ def test_compare_until_refuses(trainopt, recipe, words, expected):
     assert result.code == 2 and expected in result.err, result
 
 
+@pytest.mark.full
 def test_ablate_until_target(trainopt, recipe):
     """Each part is left out of the recipe; the runs of the whole recipe serve all parts."""
     switches = "optimizations={amp: true, precision: true}"

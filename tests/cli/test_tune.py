@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from conftest import wait_until
+from conftest import in_full, wait_until
 from ranks import STARTERS, Ranks, kill_leftover_ranks, start_with, with_launchers  # noqa: F401
 
 # Many tiny steps' worth of starting operations: one sample at a time.
@@ -80,6 +80,7 @@ def test_a_stopped_trial_does_not_count(trainopt):
     assert state["steps"] == [] and state["ended"] == "stopped", state
 
 
+@pytest.mark.full
 def test_rare_checkpoints_do_not_end_the_search(trainopt):
     """Whole periods of 100,000 steps fit no trial: turns are then of steps alone."""
     trainopt.write("bad.yaml", BAD)
@@ -90,10 +91,7 @@ def test_rare_checkpoints_do_not_end_the_search(trainopt):
     assert first["ratio"], first
 
 
-SLOW = [pytest.param(name, marks=pytest.mark.full) for name in ("torchrun", "srun")]
-
-
-@pytest.mark.parametrize("launcher", ["launch", "mpirun", *SLOW])
+@pytest.mark.parametrize("launcher", ["launch", *in_full("mpirun", "torchrun", "srun")])
 def test_under_every_launcher_one_rank_tunes(trainopt, launcher):
     """With as many ranks as the launcher started. The others end at once."""
     trainopt.write("bad.yaml", BAD.replace("accumulation_steps: 32", "accumulation_steps: 16"))
@@ -117,6 +115,7 @@ optimizer: {name: adamw, lr: 0.001}
 """
 
 
+@pytest.mark.full
 def test_less_memory(trainopt):
     trainopt.write("gpt.yaml", GPT)
     result = trainopt("tune", "gpt.yaml", "--goal", "memory", "--budget", "60s", "--run-dir", "out")
