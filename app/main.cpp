@@ -158,7 +158,7 @@ int main(int argc, char** argv) {
   const trainopt::Environment environment = trainopt::read_environment(environ);
   const int code = trainopt::guarded(argc, argv, environment);
   std::fflush(stdout);
-  spdlog::shutdown();
+  spdlog::default_logger()->flush();
   if (trainopt::has_injected_tool(environment)) return code;
   // Without static destructors: libtorch takes half the time of a short command to remove its operators.
   std::_Exit(code);
