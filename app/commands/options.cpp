@@ -1,25 +1,31 @@
-// trainopt options [section|key]: lists every key with its type, default, bounds and meaning.
+// trainopt options [section|key|words]: lists keys with their types, defaults, bounds and meanings.
 #include "app/commands.h"
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <fmt/ranges.h>
 
 namespace trainopt {
 
 Command add_options(CLI::App& app) {
   CLI::App* command = app.add_subcommand("options", "List every recipe key: type, default, bounds, meaning");
-  const auto wanted = std::make_shared<std::string>();
+  const auto wanted = std::make_shared<std::vector<std::string>>();
   const auto yaml = std::make_shared<bool>(false), schema = std::make_shared<bool>(false);
-  command->add_option("key", *wanted, "A section or a key, such as data or data.batch_size");
-  command->add_flag("--yaml", *yaml, "Print a complete, runnable recipe with the meanings as comments");
-  command->add_flag("--schema", *schema, "Print a JSON Schema for editors");
+  auto* of_keys =
+      command->add_option("key", *wanted,
+                          "A section or a key, such as data or data.batch_size; or words to search for, such as mixed "
+                          "precision");
+  auto* as_yaml = command->add_flag("--yaml", *yaml, "Print a complete, runnable recipe with the meanings as comments");
+  auto* as_schema = command->add_flag("--schema", *schema, "Print a JSON Schema for editors");
+  of_keys->excludes(as_yaml)->excludes(as_schema);
+  as_yaml->excludes(as_schema);
   return [=](const CommandContext&) {
     if (*schema) {
       print_json(recipe_schema());
     } else if (*yaml) {
       std::fputs(documented_recipe().c_str(), stdout);
     } else {
-      std::fputs(recipe_help(*wanted).c_str(), stdout);
+      std::fputs(recipe_help(fmt::format("{}", fmt::join(*wanted, " "))).c_str(), stdout);
     }
     return 0;
   };

@@ -1,5 +1,6 @@
 #include "config/help.h"
 
+#include "config/known_spellings.h"
 #include "config/suggest.h"
 #include "config/write.h"
 
@@ -29,8 +30,31 @@ std::string type_of(const Option& option) {
   return option.kind == Option::Kind::variant ? joined(alternative_names(option), " | ") : option.type;
 }
 
+std::vector<std::string> names_elsewhere(const Option& option, const std::string& path) {
+  std::vector<std::string> names;
+  for (const Spelling& spelling : option.spellings)
+    if (spelling.why.empty()) names.emplace_back(spelling.theirs);
+  for (const KnownSpelling& spelling : kKnownSpellings)
+    if (spelling.ours == path) names.emplace_back(spelling.theirs);
+  return names;
+}
+
 OptionHelp help_of(const Option& option, const std::string& path) {
-  return {path, type_of(option), default_of(option), limits_of(option), option.aliases, option.help, ""};
+  return {.path = path,
+          .type = type_of(option),
+          .default_text = default_of(option),
+          .bounds = limits_of(option),
+          .aliases = option.aliases,
+          .elsewhere = names_elsewhere(option, path),
+          .help = option.help,
+          .only_for = ""};
+}
+
+bool mentions(const OptionHelp& option, const std::string& folded_word) {
+  const auto has = [&](const std::string& text) { return folded(text).find(folded_word) != std::string::npos; };
+  return has(option.path) || has(option.type) || has(option.help) ||
+         std::any_of(option.aliases.begin(), option.aliases.end(), has) ||
+         std::any_of(option.elsewhere.begin(), option.elsewhere.end(), has);
 }
 
 void collect(const Outline& outline, const std::string& section, std::vector<OptionHelp>& all);
@@ -139,6 +163,12 @@ std::vector<OptionHelp> options_under(const std::vector<OptionHelp>& options, co
       found.push_back(option);
   }
   if (!found.empty()) return found;
+  if (key.find('.') == std::string::npos)
+    std::copy_if(options.begin(), options.end(), std::back_inserter(found),
+                 [word = folded(key)](const OptionHelp& option) { return mentions(option, word); });
+  if (!found.empty()) return found;
+  if (const auto why = why_unsupported(key); !why.empty())
+    throw UserError(fmt::format("{}: {}", display_text(key), why));
   const std::string near = closest_match(key, names);
   throw UserError(fmt::format("no option or section is called {}{}; trainopt options lists all", display_text(key),
                               near.empty() ? "" : fmt::format(" (did you mean '{}'?)", near)));

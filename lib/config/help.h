@@ -9,12 +9,15 @@ struct OptionHelp {
   std::string path;                        ///< "data.batch_size"
   std::string type, default_text, bounds;  ///< bounds may be empty
   std::vector<std::string> aliases;
+  std::vector<std::string> elsewhere;  ///< names in other tools; a recipe does not accept them
   std::string help;
   std::string only_for;  ///< "optimizer.name adam, adamw"; empty if the option always exists
 };
 
 std::vector<OptionHelp> help_of(const Outline& outline);
-/// The options called `key` or in the section `key`. Throws UserError with a suggestion if there are none.
+/// The options called `key` or in the section `key`; else, if `key` is no path, those with it in their path, values,
+/// meaning or names, where case does not matter and a space equals - and _. Throws UserError with a suggestion if there
+/// are none.
 std::vector<OptionHelp> options_under(const std::vector<OptionHelp>& options, const std::string& key);
 std::string documented_yaml_of(const Outline& outline);
 

@@ -10,13 +10,6 @@ namespace {
 
 constexpr size_t kMaxKeyLength = 64;  // longer keys are not typing errors
 
-std::string folded(std::string_view word) {
-  std::string text(word);
-  std::transform(text.begin(), text.end(), text.begin(),
-                 [](unsigned char c) { return static_cast<char>(c == '-' ? '_' : std::tolower(c)); });
-  return text;
-}
-
 constexpr size_t kMinPrefixLength = 3;  // shorter prefixes match too many names
 
 /// The shortest of `words` that begins with `word`; empty if none does.
@@ -73,6 +66,19 @@ void add_once(std::vector<std::string>& paths, const std::string& path) {
 
 }  // namespace
 
+std::string folded(std::string_view word) {
+  std::string text(word);
+  std::transform(text.begin(), text.end(), text.begin(),
+                 [](unsigned char c) { return static_cast<char>(c == '-' || c == ' ' ? '_' : std::tolower(c)); });
+  return text;
+}
+
+std::string_view why_unsupported(std::string_view key) {
+  for (const UnsupportedOption& other : kUnsupportedOptions)
+    if (folded(key) == other.theirs) return other.why;
+  return "";
+}
+
 size_t edit_distance(std::string_view a, std::string_view b) {
   const std::string x = folded(a), y = folded(b);
   std::vector<size_t> two_above(y.size() + 1), above(y.size() + 1), row(y.size() + 1);
@@ -115,8 +121,7 @@ std::string suggestion(std::string_view key, const std::string& section, const s
   const std::string near = closest_match(key, near_names);
   if (!near.empty() && edit_distance(key, near) <= 1) return did_you_mean({near});
 
-  for (const UnsupportedOption& other : kUnsupportedOptions)
-    if (folded(key) == other.theirs) return fmt::format(" ({})", other.why);
+  if (const auto why = why_unsupported(key); !why.empty()) return fmt::format(" ({})", why);
 
   std::vector<Named> named;
   collect(all, "", named);

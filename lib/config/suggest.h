@@ -11,8 +11,13 @@ namespace trainopt {
 
 struct Option;
 
+/// In lower case, with _ for - and space.
+std::string folded(std::string_view word);
+/// Why an option of another tool does not exist here; empty if it is none of the known ones.
+std::string_view why_unsupported(std::string_view key);
+
 /// The number of insertions, deletions, substitutions and swaps of neighbours that turn `a` into `b`. Ignores case and
-/// the difference between - and _.
+/// the difference between -, _ and space.
 size_t edit_distance(std::string_view a, std::string_view b);
 /// Which of `words` the user probably meant by `word`: a name one letter off, or else one that starts with `word`, or
 /// else the nearest within a third of its letters. Empty if there is none.

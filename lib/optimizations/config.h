@@ -45,7 +45,9 @@ void describe(V& v, OptimizationsConfig& c) {
             {"amp_dtype", kBfloat16},
             {"autocast"},
             {"mixed_precision"},
-            {"use_mixed_precision"}});
+            {"use_mixed_precision"},
+            {"use_amp"},
+            {"precision"}});
   v.toggle("precision", c.precision,
            "Hold weights in bfloat16, without a float32 copy; needs amp, whose matrix products then cast no weight.",
            {{"bf16_full"}, {"bf16_true"}});
@@ -57,7 +59,7 @@ void describe(V& v, OptimizationsConfig& c) {
   v.field("tf32", c.tf32, "Allow TF32 in float32 convolutions and matrix products; NVIDIA GPUs from sm_80.", any(), {},
           {{"allow_tf32"}, {"enable_tf32_compute"}, {"float32_matmul_precision"}});
   v.field("cudnn_benchmark", c.cudnn_benchmark, "Let cuDNN time its algorithms for each new shape and use the fastest.",
-          any(), {}, {{"benchmark"}});
+          any(), {}, {{"benchmark"}, {"cudnn"}});
   v.field(
       "attention", c.attention,
       "Attention: auto is libtorch's choice, math the operations one by one; flash, efficient and cudnn fall back to "
@@ -73,8 +75,9 @@ void describe(V& v, OptimizationsConfig& c) {
   v.field("set_to_none", c.set_to_none, "Free gradients after each update instead of zeroing them.", any(), {},
           {{"zero_grad_set_to_none"}});
   v.toggle("device_preprocess", c.device_preprocess,
-           "Copy images to the device as uint8; convert and normalise them there.");
-  v.toggle("host_allocator", c.host_allocator, "Allocate CPU tensors from a caching allocator instead of malloc.");
+           "Copy images to the device as uint8; convert and normalise them there.", {{"uint8"}, {"gpu_augmentation"}});
+  v.toggle("host_allocator", c.host_allocator, "Allocate CPU tensors from a caching allocator instead of malloc.",
+           {{"jemalloc"}, {"tcmalloc"}});
   v.toggle("cuda_allocator", c.cuda_allocator,
            "Change how libtorch's allocator divides GPU memory, so that less of it is lost to fragmentation.",
            {{"alloc_conf"}, {"cuda_alloc_conf"}, {"pytorch_alloc_conf"}});
@@ -84,7 +87,7 @@ void describe(V& v, OptimizationsConfig& c) {
   v.field("fused_kernels", c.fused_kernels,
           "Use fused kernels: batch-norm with addition, ReLU and max-pool (implies NHWC), average pool, loss; in "
           "transformers layer norm with addition, GELU with bias, and a language model's last layer with its loss.",
-          any(), {}, {{"compile"}, {"torch_compile"}, {"torchcompile"}, {"compile_config"}});
+          any(), {}, {{"compile"}, {"torch_compile"}, {"torchcompile"}, {"compile_config"}, {"jit"}, {"inductor"}});
   v.toggle("winograd", c.winograd,
            "Winograd 3×3 convolutions on the CPU, with a quarter of the multiplications; implies NHWC.");
   v.field("cuda_graph", c.cuda_graph, "Record the step as CUDA graphs and replay it; needs fused_optimizer.", any(), {},

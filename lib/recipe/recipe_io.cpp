@@ -56,6 +56,8 @@ std::string recipe_help(const std::string& section_or_key) {
     if (!option.only_for.empty()) text += fmt::format("{:<{}}  only for {}\n", "", path_width, option.only_for);
     if (!option.aliases.empty())
       text += fmt::format("{:<{}}  also: {}\n", "", path_width, fmt::join(option.aliases, ", "));
+    if (!option.elsewhere.empty())
+      text += fmt::format("{:<{}}  in other tools: {}\n", "", path_width, fmt::join(option.elsewhere, ", "));
   }
   return text;
 }

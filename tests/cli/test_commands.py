@@ -99,6 +99,29 @@ def test_options(trainopt):
     trainopt.refused("options", "data.batch", says=["did you mean 'data.batch_size'"])
 
 
+def test_options_are_found_by_the_names_that_other_tools_use(trainopt):
+    found = trainopt("options", "mixed", "precision")
+    assert found.code == 0 and "optimizations.amp " in found.out and "in other tools: " in found.out, found
+    assert "data.batch_size" not in found.out
+    trainopt.refused("options", "mixup", says=["batches are not mixed"])
+    for arguments in (["data", "--yaml"], ["data", "--schema"], ["--yaml", "--schema"]):
+        trainopt.refused("options", *arguments, says=["excludes"])
+
+
+def test_the_page_of_names_lists_every_switch_and_only_keys_that_exist(trainopt):
+    page = (CHECKOUT / "app/guide/by-name.md").read_text()
+    rows = re.findall(r"^\|[^|]*\|([^|]*)\|[^|]*\|$", page, re.M)
+    listed = [key for row in rows for key in re.findall(r"`([\w.]+)`", row)]
+    keys = re.findall(r"^[a-z]\S*", trainopt("options").out, re.M)
+    for key in listed:
+        assert any(one == key or one.startswith(key + ".") for one in keys) or key in ("packed", "tar"), key
+    catalogue = (CHECKOUT / "lib/optimizations/README.md").read_text()
+    switches = re.findall(r"^\| `\w+` \| `([\w.]+)` \|", catalogue, re.M)
+    assert len(switches) > 20
+    for switch in switches:
+        assert any(switch == key or switch.startswith(key + ".") for key in listed), switch
+
+
 def test_options_as_a_recipe_and_as_a_schema(trainopt):
     trainopt.write("all.yaml", trainopt("options", "--yaml").out)
     result = trainopt("check", "all.yaml")

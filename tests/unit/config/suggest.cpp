@@ -52,7 +52,9 @@ TEST_CASE("C3: a key of another section or another tool gets a suggestion with t
   hint("optimizer: {adam_beta1: 0.9}\n", "'optimizer.betas: [0.9, 0.999]'");
   hint("max_stps: 3\n", "'train.max_steps'");
   CHECK_THAT(error_of("fp8: true\n"), ContainsSubstring("unknown key (no fp8 here)"));
-  CHECK_THAT(error_of("auto_find_batch_size: true\n"), ContainsSubstring("unknown key (the batch size is not found"));
+  CHECK_THAT(error_of("auto_find_batch_size: true\n"),
+             ContainsSubstring("unknown key (the command trainopt find batch"));
+  CHECK_THAT(error_of("train: {mixup: 0.2}\n"), ContainsSubstring("unknown key (batches are not mixed"));
 }
 
 TEST_CASE("no spelling is in the tables twice") {
