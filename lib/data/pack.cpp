@@ -21,6 +21,7 @@
 #include <limits>
 #include <memory>
 #include <mutex>
+#include <set>
 
 namespace trainopt {
 namespace {
@@ -154,6 +155,21 @@ bool is_there(const PackSource& source, const Part& part) {
   throw refusal("a file is there that was packed from other images, or with other options");
 }
 
+/// A folder is read whole, so files of another packing beside the new ones would be read too.
+void refuse_other_files(const fs::path& folder, int64_t shards, std::string_view ending) {
+  std::set<std::string> ours;
+  for (int64_t shard = 0; shard < shards; ++shard) ours.insert(shard_name(shard, shards, ending));
+  std::error_code error;
+  for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error))
+    if (entry->path().extension() == ending && !ours.contains(entry->path().filename().string()))
+      throw UserError(fmt::format("the folder has a file of another packing, which would be read too; remove it, or "
+                                  "choose another folder: {}",
+                                  entry->path().string()),
+                      ExitCode::data);
+  if (error)
+    throw UserError(fmt::format("cannot list the folder {}: {}", folder.string(), error.message()), ExitCode::data);
+}
+
 /// What a killed process left of this part.
 void remove_leftovers(const fs::path& path) {
   if (!fs::is_directory(folder_of(path))) return;  // writing will say so
@@ -198,9 +214,12 @@ PackProgress pack(const ImageDataset& dataset, const fs::path& out, const PackOp
   if (options.shards > dataset.size())
     throw UserError(
         fmt::format("there are more files (--shards) than images: {} and {}", options.shards, dataset.size()));
-  if (options.shards > 1) create_folders(out);
-  const PackSource source(dataset, options);
   const std::string_view ending = ending_of(options.format);
+  if (options.shards > 1) {
+    create_folders(out);
+    refuse_other_files(out, options.shards, ending);
+  }
+  const PackSource source(dataset, options);
   PackProgress progress{.of = dataset.size()};
   const auto count = [&](int64_t images) {
     progress.images += images;

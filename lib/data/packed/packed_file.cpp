@@ -71,16 +71,11 @@ void PackedFile::check_trailer() {
 void PackedFile::check_index() {
   const int64_t of_entries = trailer_.images * kEntryBytes;
   std::vector<uint8_t> scratch;
-  const uint8_t* index = file_->read(trailer_.entries_at, of_entries + trailer_.names_bytes, scratch).data();
+  const uint8_t* index = file_->read_once(trailer_.entries_at, of_entries + trailer_.names_bytes, scratch).data();
   if (XXH3_64bits(index, static_cast<size_t>(of_entries + trailer_.names_bytes)) != trailer_.index_checksum)
     refuse(fmt::format("the packed file's index, at byte {}, is damaged; pack the images again", trailer_.entries_at));
-  if (file_->is_mapped()) {
-    entries_ = {reinterpret_cast<const PackEntry*>(index), static_cast<size_t>(trailer_.images)};
-  } else {
-    copied_entries_.resize(static_cast<size_t>(trailer_.images));
-    std::memcpy(copied_entries_.data(), index, static_cast<size_t>(of_entries));
-    entries_ = copied_entries_;
-  }
+  entries_.resize(static_cast<size_t>(trailer_.images));
+  std::memcpy(entries_.data(), index, static_cast<size_t>(of_entries));
   const int64_t of_image = trailer_.height * trailer_.width * 3;
   for (int64_t image = 0; image < size(); ++image) {
     const PackEntry& entry = this->entry(image);

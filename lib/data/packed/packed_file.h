@@ -82,8 +82,7 @@ class PackedFile {
 
   std::unique_ptr<const DataFile> file_;
   PackTrailer trailer_;
-  std::vector<PackEntry> copied_entries_;  ///< of a file that is not mapped
-  std::span<const PackEntry> entries_;
+  std::vector<PackEntry> entries_;  ///< copied: a file that shrinks while it is mapped loses its last pages, the index
   std::vector<std::string> names_;
   std::unique_ptr<std::atomic<bool>[]> verified_;
 };

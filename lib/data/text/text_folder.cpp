@@ -83,7 +83,14 @@ class TextFolder : public Documents {
     fs::path at = root_;
     for (fs::recursive_directory_iterator entry(root_, error), end; !error && entry != end; entry.increment(error)) {
       at = entry->path();
-      if (entry->is_directory(error)) continue;
+      if (entry->is_directory(error)) {
+        if (!entry->is_symlink(error)) continue;  // a link may lead back to where it is, so it is not followed
+        throw UserError(
+            fmt::format("a link to a folder, whose texts would not be read: {}; train on the folder itself, "
+                        "or copy it there",
+                        at.string()),
+            ExitCode::data);
+      }
       if (!error && !entry->is_regular_file(error) && !error)
         throw UserError(fmt::format("not a regular file: {}", at.string()), ExitCode::data);
       if (error) break;

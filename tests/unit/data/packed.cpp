@@ -156,6 +156,28 @@ TEST_CASE("several files hold each image once, and a second call keeps those tha
              ContainsSubstring("than images: 8 and 7"));
 }
 
+TEST_CASE("files are not written beside those of another packing") {
+  const TemporaryFolder folder;
+  const auto images = open_images(image_folder(folder.path() / "images").string());
+  const fs::path out = folder.path() / "out";
+  for (const PackFormat format : {PackFormat::packed, PackFormat::tar}) {
+    pack(*images, out, {.format = format, .shards = 2}, no_report);
+    CHECK_THAT(refusal_of([&] { pack(*images, out, {.format = format, .shards = 3}, no_report); }),
+               ContainsSubstring("a file of another packing") && ContainsSubstring("-of-00002"));
+    CHECK(pack(*images, out, {.format = format, .shards = 2}, no_report).shards_found == 2);
+  }
+}
+
+TEST_CASE("a packed file that loses its index while it is open is reported") {
+  const TemporaryFolder folder;
+  const auto fake = make_fake_cifar10(2000, 1);
+  const fs::path out = folder.path() / "out.pack";
+  pack(*fake, out, {}, no_report);
+  const auto packed = open_packed(out.string(), {});
+  fs::resize_file(out, 8192);  // the index is hundreds of pages away, so reading it there would end the process
+  CHECK_THAT(refusal_of([&] { load_transformed(*packed, 1999, {}); }), ContainsSubstring("became shorter"));
+}
+
 TEST_CASE("whatever call fails while packing, no file is left that is not complete") {
   const TemporaryFolder folder;
   const auto images = open_images(image_folder(folder.path() / "images").string());

@@ -136,6 +136,9 @@ TEST_CASE("texts that cannot be used are named, with the place") {
   std::filesystem::create_symlink("itself", folder / "itself");
   CHECK_THAT(data_error([&] { open_documents(root, options); }), ContainsSubstring("itself"));
   std::filesystem::remove(folder / "itself");
+  std::filesystem::create_directory_symlink(".", folder / "linked");
+  CHECK_THAT(data_error([&] { open_documents(root, options); }), ContainsSubstring("a link to a folder"));
+  std::filesystem::remove(folder / "linked");
   write_bytes(folder / "tokens.bin", std::string(8, '\0'));
   REQUIRE(::mkfifo((folder / "tokens.ends").c_str(), 0600) == 0);
   CHECK_THAT(data_error([&] { open_documents((folder / "tokens.bin").string(), options); }),
