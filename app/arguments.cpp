@@ -114,6 +114,11 @@ std::optional<std::filesystem::path> carried_recipes() {
   return std::filesystem::is_directory(folder, error) ? std::optional(folder) : std::nullopt;
 }
 
+void add_columns(CLI::App& command, ParquetConfig& columns) {
+  command.add_option("--image", columns.image, "Parquet: the column with the images, as data.parquet.image");
+  command.add_option("--label", columns.label, "Parquet: the column with the labels, as data.parquet.label");
+}
+
 void refuse_several_ranks(const Environment& environment, const std::string& command) {
   const Launch launch = read_launch(environment);
   if (launch.position.ranks > 1)

@@ -50,6 +50,9 @@ struct RecipeArguments {
   LoadedRecipe load(const CLI::App& command, std::optional<int64_t> ranks = 1) const;
 };
 
+/// --image and --label, which name columns of Parquet files.
+void add_columns(CLI::App& command, ParquetConfig& columns);
+
 /// For commands that run as one process: throws UserError if a launcher started several ranks. A launcher is never
 /// ignored.
 void refuse_several_ranks(const Environment& environment, const std::string& command);

@@ -58,6 +58,7 @@ Command add_data_pack(CLI::App& data) {
                                           "pack IN OUT.pack, OUT.tar or OUT.parquet");
   const auto in = std::make_shared<std::string>(), out = std::make_shared<std::string>();
   const auto options = std::make_shared<PackOptions>();
+  const auto columns = std::make_shared<ParquetConfig>();
   const auto json = std::make_shared<bool>(false), tar = std::make_shared<bool>(false),
              parquet = std::make_shared<bool>(false);
   command->add_option("IN", *in, "A folder for each class, CIFAR-10's binary files, packed, tar or Parquet files")
@@ -68,6 +69,7 @@ Command add_data_pack(CLI::App& data) {
       ->add_option("--resize", options->resize,
                    "Store squares with this side: the shorter side resized to it, and the centre cut out")
       ->check(CLI::Range(int64_t{1}, kLargestSide));
+  add_columns(*command, *columns);
   command->add_option("--shards", options->shards, "Number of files; a call that was stopped goes on with the next one")
       ->check(CLI::Range(int64_t{1}, kMostShards))
       ->capture_default_str();
@@ -83,7 +85,8 @@ Command add_data_pack(CLI::App& data) {
                                 *tar       ? std::optional(PackFormat::tar)
                                 : *parquet ? std::optional(PackFormat::parquet)
                                            : std::nullopt);
-    const auto images = open_images(*in, data_files(DataConfig(), this_machine(context.environment).variables));
+    const auto images =
+        open_images(*in, data_files(DataConfig(), this_machine(context.environment).variables), *columns);
     const PackProgress done = pack(*images, *out, *options, show_progress);
     const auto packed = open_images(*out);
     const auto size = packed->uniform_size();

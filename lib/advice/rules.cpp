@@ -234,7 +234,7 @@ const std::vector<Rule> kRules{
     {"loader", "decode JPEGs at reduced size", change({"data.decode=scaled"}, reads_files_of_images),
      saved_by_scaled_decoding, new_math, "images larger than the model's"},
     {"loader", "keep the data set in host memory", change({"data.cache=memory"}, has_memory_cache), saved_by_cache,
-     same_bits, "memory for all of it"},
+     same_bits, "memory for all of it, within data.memory_limit"},
     {"loader", "keep the data set on the device", change({"data.cache=device"}, loads_without_disk_cache), saves(0.9),
      same_bits, "memory for all of it"},
     {"loader", "finish images on the device", finish_on_device, saved_by_finish_on_device, same_math, ""},

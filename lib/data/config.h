@@ -138,8 +138,8 @@ void describe(V& v, DataConfig& c) {
           alias("dataloader_pin_memory", "pin_mem"));
   v.field("non_blocking", c.non_blocking, "Copy on a second stream while the step runs; needs pin_memory.");
   v.field("memory_limit", c.memory_limit,
-          "Memory limit of the batch buffers; on the CPU also of the data set with cache: device. parquet: also of the "
-          "row groups in memory; other remote files: also of cache: memory.",
+          "Memory limit, in each process, of the batch buffers; on the CPU also of the data set with cache: device. "
+          "parquet: also of the row groups in memory; image_folder, other remote files: also of cache: memory.",
           at_least(1));
   v.field("decode", c.decode,
           "JPEG decoding: exact gives Pillow's pixels; scaled decodes at reduced size (faster, different pixels).");

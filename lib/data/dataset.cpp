@@ -55,7 +55,7 @@ ImageFolderOptions folder_options(const DataConfig& data) {
   if (data.cache == CacheKind::memory && data.decode == DecodeKind::scaled)
     throw UserError(
         "data.cache: memory caches full-size images, which data.decode: scaled never produces; choose one of the two");
-  return {.decode = data.decode, .keep_in_memory = data.cache == CacheKind::memory, .classes = std::nullopt};
+  return {.decode = data.decode, .memory_limit = data.cache == CacheKind::memory ? data.memory_limit.count : 0};
 }
 
 void require_readable_kind(const DataConfig& data, const std::string& path) {
@@ -101,9 +101,22 @@ std::shared_ptr<const Dataset> open_storable(const DataConfig& data, const Model
   return open_packed(path, {.decode = data.decode, .training = images, .files = std::move(files)});
 }
 
-/// Without a recipe there is no limit of memory either.
-ParquetOptions unlimited(std::shared_ptr<DataFiles> files) {
-  return {.memory_limit = std::numeric_limits<int64_t>::max(), .files = std::move(files)};
+/// What kind of images are at `path`, by the names of the files.
+DatasetKind kind_of_images(const std::string& path, DataFiles& files) {
+  namespace fs = std::filesystem;
+  if (is_remote(path)) {
+    if (!files.find(kTarEnding, path).empty()) return DatasetKind::tar;
+    return files.find(kParquetEnding, path).empty() ? DatasetKind::packed : DatasetKind::parquet;
+  }
+  const auto names = fs::is_directory(path) ? names_in_folder(path, ExitCode::data) : std::vector<std::string>{path};
+  const auto ends_in = [](std::string_view ending) {
+    return [ending](const fs::path& name) { return name.extension() == ending; };
+  };
+  const auto has = [&](const auto& fits) { return std::any_of(names.begin(), names.end(), fits); };
+  if (has(ends_in(kPackEnding))) return DatasetKind::packed;
+  if (has(ends_in(kTarEnding))) return DatasetKind::tar;
+  if (has(ends_in(kParquetEnding))) return DatasetKind::parquet;
+  return has(has_cifar10_name) ? DatasetKind::cifar10 : DatasetKind::image_folder;
 }
 
 }  // namespace
@@ -138,24 +151,19 @@ std::shared_ptr<DataFiles> data_files(const DataConfig& data, const Variables& v
                  [&] { return std::make_shared<DataFiles>(data.storage, caches, variables); });
 }
 
-std::shared_ptr<const ImageDataset> open_images(const std::string& path, std::shared_ptr<DataFiles> files) {
-  namespace fs = std::filesystem;
-  if (is_remote(path)) {
-    if (!files) files = local_data_files();
-    if (!files->find(kTarEnding, path).empty()) return open_tar(path, DecodeKind::exact, std::move(files));
-    if (!files->find(kParquetEnding, path).empty()) return open_parquet(path, unlimited(std::move(files)));
-    return open_packed(path, {.files = std::move(files)});
-  }
-  const auto names = fs::is_directory(path) ? names_in_folder(path, ExitCode::data) : std::vector<std::string>{path};
-  const auto ends_in = [](std::string_view ending) {
-    return [ending](const fs::path& name) { return name.extension() == ending; };
-  };
-  const auto has = [&](const auto& fits) { return std::any_of(names.begin(), names.end(), fits); };
-  if (has(ends_in(kPackEnding))) return open_packed(path, {});
-  if (has(ends_in(kTarEnding))) return open_tar(path, DecodeKind::exact);
-  if (has(ends_in(kParquetEnding))) return open_parquet(path, unlimited(nullptr));
-  if (has(has_cifar10_name)) return read_cifar10(path);
-  return open_image_folder(path, {});
+std::shared_ptr<const ImageDataset> open_images(const std::string& path, std::shared_ptr<DataFiles> files,
+                                                const ParquetConfig& columns) {
+  if (!files) files = local_data_files();
+  const DatasetKind kind = kind_of_images(path, *files);
+  if ((columns.image || columns.label) && kind != DatasetKind::parquet)
+    throw UserError(fmt::format("only Parquet files have columns to name (--image, --label): {}", path));
+  if (kind == DatasetKind::packed) return open_packed(path, {.files = std::move(files)});
+  if (kind == DatasetKind::tar) return open_tar(path, DecodeKind::exact, std::move(files));
+  if (kind == DatasetKind::cifar10) return read_cifar10(path);
+  if (kind == DatasetKind::image_folder) return open_image_folder(path, {});
+  // Without a recipe there is no limit of memory either.
+  return open_parquet(
+      path, {.columns = columns, .memory_limit = std::numeric_limits<int64_t>::max(), .files = std::move(files)});
 }
 
 std::shared_ptr<const Dataset> open_training_data(const DataConfig& data, const ModelNeeds& model, uint64_t seed,
@@ -196,10 +204,9 @@ std::shared_ptr<const Dataset> open_evaluation_data(const DataConfig& data, cons
   if (!reads_files(data.dataset))
     throw UserError(
         fmt::format("evaluation.path needs a data.dataset that is read from files: {}", word_of(data.dataset)));
-  const auto* images = dynamic_cast<const ImageDataset*>(training);
-  TRAINOPT_CHECK(images != nullptr);
   auto options = folder_options(data);
-  options.classes = images->class_names();
+  options.training = dynamic_cast<const ImageDataset*>(training);
+  TRAINOPT_CHECK(options.training != nullptr);
   return open_image_folder(*path, options);
 }
 

@@ -56,6 +56,8 @@ class ImageDataset : public Dataset {
  public:
   virtual int64_t num_classes() const = 0;
   virtual int64_t label(int64_t sample) const = 0;
+  /// Whether label() has one to return; it throws UserError(data) where a file has none, as Parquet's rows may.
+  virtual bool has_label(int64_t /*sample*/) const { return true; }
   /// Size of every image; nullopt if sizes may differ.
   virtual std::optional<ImageSize> uniform_size() const = 0;
   /// Size of this image. Throws BadSample.
@@ -83,12 +85,14 @@ std::shared_ptr<const ImageDataset> read_cifar10_test(const std::string& path);
 
 struct ImageFolderOptions {
   DecodeKind decode = DecodeKind::exact;
-  bool keep_in_memory = false;  ///< cache decoded images on first use, up to half of the machine's memory
-  std::optional<std::vector<std::string>> classes;  ///< class names in label order; null: the folders in bytewise order
+  int64_t memory_limit = 0;  ///< of decoded images, kept when they are first used, in bytes; 0: none are kept
+  /// The data set whose classes it must have, and whose memory its images share; null: the classes are the folders in
+  /// bytewise order.
+  const ImageDataset* training = nullptr;
 };
 /// image_folder: `path` has a folder for each class with *.jpg, *.jpeg and *.png files (any case). Throws
-/// UserError(data) if there are no classes or no images, a class is not in `classes`, or, without `classes`, a class
-/// has no images.
+/// UserError(data) if there are no classes or no images, a class is not one of `training`, or, without `training`, a
+/// class has no images.
 std::shared_ptr<const ImageDataset> open_image_folder(const std::string& path, const ImageFolderOptions& options);
 
 struct PackedOptions {
@@ -120,8 +124,10 @@ struct ParquetOptions {
 std::shared_ptr<const ImageDataset> open_parquet(const std::string& path, const ParquetOptions& options);
 
 /// Opens images without a recipe: a *.pack, *.tar or *.parquet file or a folder of them, CIFAR-10's binary files, or a
-/// folder for each class. Throws UserError(data).
-std::shared_ptr<const ImageDataset> open_images(const std::string& path, std::shared_ptr<DataFiles> files = nullptr);
+/// folder for each class. `columns` are those of Parquet files. Throws UserError(data), and UserError if `columns`
+/// names any and these are no Parquet files.
+std::shared_ptr<const ImageDataset> open_images(const std::string& path, std::shared_ptr<DataFiles> files = nullptr,
+                                                const ParquetConfig& columns = {});
 
 /// Files that need no settings: local ones.
 std::shared_ptr<DataFiles> local_data_files();

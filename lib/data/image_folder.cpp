@@ -1,10 +1,10 @@
 #include "base/file_calls.h"
+#include "base/units.h"
 #include "data/dataset.h"
 #include "data/image/decode.h"
 
 #include <spdlog/spdlog.h>
 #include <sys/stat.h>
-#include <unistd.h>
 #include <xxhash.h>
 
 #include <algorithm>
@@ -56,38 +56,57 @@ std::vector<std::string> names_in(const fs::path& folder, bool folders) {
   return names;
 }
 
+/// What decoded images take of data.memory_limit. Training and evaluation data share it: they are in use together.
+class ImageMemory {
+ public:
+  explicit ImageMemory(int64_t limit) : limit_(limit) {}
+  bool is_full() const { return is_full_; }
+  /// Whether so many bytes still fit; from the first that do not, the memory counts as full.
+  bool take(int64_t bytes) {
+    if (bytes_.fetch_add(bytes) + bytes <= limit_) return true;
+    give_back(bytes);
+    if (!is_full_.exchange(true))
+      spdlog::warn(
+          "data.cache: memory is full; further images are read and decoded on each use, unless data.memory_limit is "
+          "raised: {}",
+          human_bytes(static_cast<double>(limit_)));
+    return false;
+  }
+  void give_back(int64_t bytes) { bytes_.fetch_sub(bytes); }
+
+ private:
+  int64_t limit_;
+  std::atomic<int64_t> bytes_{0};
+  std::atomic<bool> is_full_{false};
+};
+
 /// Cache of decoded images. Each is written once and then only read.
 class ImageCache {
  public:
-  explicit ImageCache(size_t count)
-      : images_(count), limit_(static_cast<int64_t>(::sysconf(_SC_PHYS_PAGES)) * ::sysconf(_SC_PAGESIZE) / 2) {}
+  ImageCache(size_t count, std::shared_ptr<ImageMemory> memory) : images_(count), memory_(std::move(memory)) {}
   ~ImageCache() {
-    for (auto& image : images_) delete image.load();
+    for (auto& each : images_)
+      if (const std::unique_ptr<const ImageU8> image{each.load()}) memory_->give_back(bytes_of(*image));
   }
+  const std::shared_ptr<ImageMemory>& memory() const { return memory_; }
   const ImageU8* find(int64_t sample) const {
     return images_[static_cast<size_t>(sample)].load(std::memory_order_acquire);
   }
   void keep(int64_t sample, std::unique_ptr<const ImageU8> image) {
-    const int64_t bytes = image->size().height * image->size().width * 3;
-    if (bytes_.fetch_add(bytes) + bytes > limit_) {
-      bytes_.fetch_sub(bytes);
-      if (!full_.exchange(true))
-        spdlog::warn(
-            "data.cache has filled half of the machine's memory; further images are read and decoded on each use");
-      return;
-    }
+    const int64_t bytes = bytes_of(*image);
+    if (!memory_->take(bytes)) return;
     const ImageU8* none = nullptr;
     if (images_[static_cast<size_t>(sample)].compare_exchange_strong(none, image.get(), std::memory_order_release))
       image.release();
     else
-      bytes_.fetch_sub(bytes);
+      memory_->give_back(bytes);  // another thread kept it meanwhile
   }
 
  private:
+  static int64_t bytes_of(const ImageU8& image) { return image.size().height * image.size().width * 3; }
+
   std::vector<std::atomic<const ImageU8*>> images_;
-  int64_t limit_;
-  std::atomic<int64_t> bytes_{0};
-  std::atomic<bool> full_{false};
+  std::shared_ptr<ImageMemory> memory_;
 };
 
 class ImageFolder : public ImageDataset {
@@ -102,10 +121,10 @@ class ImageFolder : public ImageDataset {
     if (folders.empty())
       throw UserError(fmt::format("image_folder needs a folder for each class, but there is none: {}", path),
                       ExitCode::data);
-    classes_ = options.classes.value_or(folders);
-    for (const auto& folder : folders) add_class(folder, options.classes.has_value());
+    classes_ = options.training ? options.training->class_names() : folders;
+    for (const auto& folder : folders) add_class(folder, options.training != nullptr);
     if (files_.empty()) throw UserError(fmt::format("the folder contains no images: {}", path), ExitCode::data);
-    if (options.keep_in_memory) cache_ = std::make_unique<ImageCache>(files_.size());
+    if (options.memory_limit > 0) cache_ = std::make_unique<ImageCache>(files_.size(), memory_for(options));
   }
 
   int64_t size() const override { return static_cast<int64_t>(files_.size()); }
@@ -134,7 +153,8 @@ class ImageFolder : public ImageDataset {
     if (const ImageU8* cached = cache_ ? cache_->find(sample) : nullptr)
       return pipeline.run(cached->view(), key, destination, scratch.image);
     read(sample, scratch);
-    if (!cache_) return pipeline.run_encoded(scratch.file, decode_, key, destination, scratch.image);
+    if (!cache_ || cache_->memory()->is_full())
+      return pipeline.run_encoded(scratch.file, decode_, key, destination, scratch.image);
     auto image = std::make_unique<ImageU8>();
     {
       const StageTimer timer(scratch.image.times.decode_ns);
@@ -170,6 +190,12 @@ class ImageFolder : public ImageDataset {
     int64_t label;
     std::string name;
   };
+
+  static std::shared_ptr<ImageMemory> memory_for(const ImageFolderOptions& options) {
+    const auto* training = dynamic_cast<const ImageFolder*>(options.training);
+    if (training && training->cache_) return training->cache_->memory();
+    return std::make_shared<ImageMemory>(options.memory_limit);
+  }
 
   void add_class(const std::string& folder, bool has_fixed_classes) {
     const auto found = std::find(classes_.begin(), classes_.end(), folder);

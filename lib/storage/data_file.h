@@ -30,8 +30,12 @@ class DataFile {
   /// destroyed. Throws UserError(data), naming the file, if they cannot be read or the file is no longer the one that
   /// was opened.
   virtual std::span<const uint8_t> read(int64_t offset, int64_t bytes, std::vector<uint8_t>& scratch) const = 0;
-  /// Announces a read() of exactly these bytes, so that it finds them already on their way. May be ignored. Never
-  /// throws: what goes wrong is thrown by that read().
+  /// As read(), of bytes that are not read again: a cache in memory does not keep them.
+  virtual std::span<const uint8_t> read_once(int64_t offset, int64_t bytes, std::vector<uint8_t>& scratch) const {
+    return read(offset, bytes, scratch);
+  }
+  /// Announces a read() or read_once() of exactly these bytes, so that it finds them already on their way. May be
+  /// ignored. Never throws: what goes wrong is thrown by that read.
   virtual void expect(int64_t /*offset*/, int64_t /*bytes*/) const {}
   /// How many reads should be announced ahead; 0: none, because it is local.
   virtual int64_t reads_ahead() const { return 0; }

@@ -32,6 +32,9 @@ class KeptFile : public DataFile {
     if (!is_new) state_->used -= bytes;  // another thread read it too
     return place->second;
   }
+  std::span<const uint8_t> read_once(int64_t offset, int64_t bytes, std::vector<uint8_t>& scratch) const override {
+    return far_->read_once(offset, bytes, scratch);
+  }
   void expect(int64_t offset, int64_t bytes) const override {
     if (!find(offset, bytes)) far_->expect(offset, bytes);
   }

@@ -131,6 +131,19 @@ def test_show_tokens(trainopt):
     assert (file["tokens"], file["bits"], file["largest"], file["documents"]) == (2, 32, 70000, None)
     trainopt.refused("data", "show", "text.bin", "--sheet", "x.png", says=["only images"])
     trainopt.refused("data", "show", "none.bin", code=3, says=["none.bin"])
+    trainopt.refused("data", "show", "text.bin", "--label", "y", says=["only Parquet files have columns", "text.bin"])
+
+
+def test_show_raw_tokens_of_32_bits(trainopt, packed):
+    trainopt.write("wide.bin", struct.pack("<3I", 5, 70000, 6))
+    shown = trainopt("data", "show", "wide.bin", "--token-bits", 32)
+    assert shown.out == "wide.bin: 3 tokens of 32 bits, the largest 70,000\n  5 70000 6 ...\n", shown
+    trainopt.write("header.bin", struct.pack("<256i", 20240520, 1, 2, *[0] * 253) + struct.pack("<2H", 5, 6))
+    trainopt.refused("data", "show", "header.bin", "--token-bits", 32, code=3, says=["header.bin", "16 bits"])
+    trainopt.refused("data", "show", "wide.bin", "--token-bits", 17, says=["--token-bits"])
+    packed("data.pack")
+    trainopt.refused("data", "show", "data.pack", "--token-bits", 32, says=["only token files", "data.pack"])
+    trainopt.refused("data", "show", "data.pack", "--image", "x", says=["only Parquet files have columns", "data.pack"])
 
 
 def test_what_is_refused(trainopt, digits, packed):

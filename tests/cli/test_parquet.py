@@ -124,11 +124,45 @@ def test_columns_of_other_names_and_types(trainopt, digits):
     table = pa.table({"id": [str(i) for i in range(48)], "jpg": content, "class": classes})
     write(trainopt.folder / "a.parquet", table)
     two = trainopt("data", "show", "a.parquet")
-    trainopt.is_refusal(two, 3, ["several columns could be the images", "data.parquet.image", "jpg (BYTE_ARRAY)"])
+    says = ["several columns could be the images", "data.parquet.image", "--image", "jpg (BYTE_ARRAY)"]
+    trainopt.is_refusal(two, 3, says)
     check_content(exported(trainopt, "a.parquet", 2, "data.parquet.image=jpg"), rows)
     no_others = pa.table({"x": content, "y": classes.cast(pa.int8())})
     write(trainopt.folder / "b.parquet", no_others)
     check_content(exported(trainopt, "b.parquet", 2), rows)
+
+
+def test_show_and_pack_take_the_names_of_columns(trainopt, digits):
+    rows = images(digits, 48)
+    content = [image for image, _ in rows]
+    classes = [label for _, label in rows]
+    table = pa.table({"id": [str(i) for i in range(48)], "jpg": content, "class": classes, "other": [0] * 48})
+    write(trainopt.folder / "a.parquet", table)
+    columns = ["--image", "jpg", "--label", "class"]
+    says = ["several columns could be the labels", "--label of data show"]
+    trainopt.refused("data", "show", "a.parquet", *columns[:2], code=3, says=says)
+    trainopt.refused("data", "show", "a.parquet", "--image", "none", code=3, says=["there is no column none"])
+    shown = trainopt("data", "show", "a.parquet", *columns, "--json")
+    assert shown.code == 0, shown
+    assert [each["images"] for each in shown.json()["classes"]] == [5] * 8 + [4] * 2
+    assert len(shown.json()["files"][0]["columns"]) == 4 and shown.json()["unlabelled"] == 0
+    trainopt.refused("data", "pack", "a.parquet", "a.pack", code=3, says=["several columns"])
+    packed = trainopt("data", "pack", "a.parquet", "a.pack", *columns, "--json")
+    assert packed.code == 0 and packed.json()["images"] == 48, packed
+    assert trainopt("data", "show", "a.pack", "--json").json()["classes"][0]["images"] == 5
+
+
+def test_show_counts_rows_without_a_label(trainopt, digits):
+    rows = [(image, label if number % 8 else None) for number, (image, label) in enumerate(images(digits, 32))]
+    write(trainopt.folder / "a.parquet", table_of(rows))
+    shown = trainopt("data", "show", "a.parquet")
+    assert shown.code == 0, shown
+    assert "4 rows without a label" in shown.out and "a.parquet, row group 0, row 0: no label, 32x32" in shown.out
+    assert "images of each class" in shown.out, shown
+    found = trainopt("data", "show", "a.parquet", "--json").json()
+    assert found["unlabelled"] == 4 and sum(each["images"] for each in found["classes"]) == 28
+    assert [row["label"] for row in found["first"]] == [None, 1, 2, 3, 4]
+    trainopt.refused("data", "pack", "a.parquet", "a.pack", code=3, says=["row group 0, row 0", "the label is missing"])
 
 
 @pytest.mark.parametrize("order", ("height, width, 3", "3, height, width", "height, width"))
@@ -304,7 +338,7 @@ def test_labels_that_are_too_large(trainopt, digits, label):
         if statistics:
             trainopt.is_refusal(shown, 3, ["the labels go up to", "a.parquet"])
         else:
-            trainopt.is_refusal(shown, 3, ["the label is missing, negative, or larger", "row group 0, row 0"])
+            assert shown.code == 0 and "20 rows without a label (missing, negative or too large)" in shown.out, shown
 
 
 def test_a_filter_of_unsigned_numbers_and_none_of_dates(trainopt, digits):

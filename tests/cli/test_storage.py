@@ -2,6 +2,7 @@
 with botocore. D14 is a row of the fault table."""
 
 import signal
+import struct
 import subprocess
 import time
 
@@ -70,13 +71,30 @@ def test_a_job_on_remote_files_is_the_job_on_local_ones(trainopt, moto, proxy):
         assert losses(trainopt.folder / out) == losses(trainopt.folder / "local")
 
 
+def test_the_headers_of_a_tar_file_leave_the_memory_to_its_images(trainopt, moto, proxy):
+    size = (moto.folder / "a.tar").stat().st_size
+    keys = ["data.cache=memory", f"data.memory_limit={size // 1024 + 1}KiB", "data.batch_size=4"]
+    result = run(trainopt, proxy, REMOTE, "out", *keys, "train.max_steps=60")  # an epoch has 24 steps
+    assert result.code == 0, result
+    by_step = [record["cache_hit_pct"] for record in records(trainopt.folder / "out")]
+    assert all(pct in (None, 100) for pct in by_step[30:]), by_step
+
+
 def test_objects_of_a_folder(trainopt, moto, proxy):
-    shown = trainopt(
-        "data", "show", "s3://data/shards", "--json", env=storage.environment(trainopt, AWS_ENDPOINT_URL=proxy.url)
-    )
+    def show(path, *arguments):
+        env = storage.environment(trainopt, AWS_ENDPOINT_URL=proxy.url)
+        return trainopt("data", "show", path, *arguments, env=env)
+
+    shown = show("s3://data/shards", "--json")
     assert shown.code == 0 and shown.json()["images"] == 96, shown
-    missing = trainopt("data", "show", "s3://data/set", env=storage.environment(trainopt, AWS_ENDPOINT_URL=proxy.url))
-    trainopt.is_refusal(missing, 3, ["the folder contains no *.pack files: s3://data/set"])
+    trainopt.is_refusal(show("s3://data/set"), 3, ["the folder contains no *.pack files: s3://data/set"])
+    trainopt.write("text.bin", struct.pack("<3I", 5, 70000, 6))
+    moto.put(trainopt.folder / "text.bin", "text/a.bin")
+    assert show("s3://data/text", "--json").json()["kind"] == "tokens"
+    shown = show("s3://data/text", "--json", "--token-bits", 32)
+    assert shown.code == 0, shown
+    (file,) = shown.json()["files"]
+    assert (file["name"], file["tokens"], file["largest"]) == ("s3://data/text/a.bin", 3, 70000)
 
 
 def test_a_killed_job_resumes_from_remote_files(trainopt, moto, proxy):

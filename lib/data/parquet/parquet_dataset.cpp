@@ -73,14 +73,11 @@ class Parquet : public ImageDataset {
     return fmt::format("{}, row group {}, row {}", group->file->name(), group->group, row);
   }
   int64_t label(int64_t sample) const override {
-    const auto [group, row] = find(sample);
-    const auto number = static_cast<size_t>(group - groups_.data());
-    const std::lock_guard lock(labels_mutex_);
-    if (labels_[number].empty()) labels_[number] = labels_of(*group);
-    const int64_t found = labels_[number][static_cast<size_t>(row)];
+    const int64_t found = stored_label(sample);
     if (!is_class(found)) throw UserError(fmt::format("{}: {}", kNoLabel, name_of(sample)), ExitCode::data);
     return found;
   }
+  bool has_label(int64_t sample) const override { return is_class(stored_label(sample)); }
   ImageSize size_of(int64_t sample, LoadScratch& scratch) const override {
     if (uniform_) return *uniform_;
     decode_image(file_of(sample, scratch), scratch.image.decoded);
@@ -169,6 +166,14 @@ class Parquet : public ImageDataset {
     } catch (const BadSample& bad) {
       throw UserError(fmt::format("{}: {}", group->file->name(), bad.what()), ExitCode::data);
     }
+  }
+
+  int64_t stored_label(int64_t sample) const {
+    const auto [group, row] = find(sample);
+    const auto number = static_cast<size_t>(group - groups_.data());
+    const std::lock_guard lock(labels_mutex_);
+    if (labels_[number].empty()) labels_[number] = labels_of(*group);
+    return labels_[number][static_cast<size_t>(row)];
   }
 
   bool is_class(int64_t label) const { return label >= 0 && label < classes_; }

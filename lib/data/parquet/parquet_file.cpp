@@ -92,13 +92,14 @@ std::optional<int64_t> ParquetFile::find(const std::string& name) const {
 template <class Fits>
 int64_t ParquetFile::only_column(const char* what, Fits fits) const {
   const auto& columns = reader_->layout().columns;
+  const std::string option = fmt::format("data.parquet.{0}, or --{0} of data show and data pack", what);
   std::optional<int64_t> found;
   for (size_t i = 0; i < columns.size(); ++i) {
     if (!fits(columns[i])) continue;
-    if (found) refuse(fmt::format("several columns could be the {0}s; name one with data.parquet.{0}", what));
+    if (found) refuse(fmt::format("several columns could be the {0}s; name one with {1}", what, option));
     found = static_cast<int64_t>(i);
   }
-  if (!found) refuse(fmt::format("there is no column of {0}s; name one with data.parquet.{0}", what));
+  if (!found) refuse(fmt::format("there is no column of {0}s; name one with {1}", what, option));
   return *found;
 }
 

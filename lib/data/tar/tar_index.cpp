@@ -40,7 +40,8 @@ std::optional<int64_t> label_of(std::string_view text) {
   return fits ? std::optional(label) : std::nullopt;
 }
 
-/// A file that is read front to back, a few megabytes at a time.
+/// A file that is read front to back, a few megabytes at a time. Samples later read other ranges, so a cache in memory
+/// would keep these windows for nothing.
 class FileWindow {
  public:
   explicit FileWindow(const DataFile& file) : file_(file) {}
@@ -48,9 +49,9 @@ class FileWindow {
   std::string_view at(int64_t offset, int64_t bytes) {
     if (bytes == 0) return {};
     const int64_t begin = offset / kWindow * kWindow;
-    if (file_.is_mapped() || offset + bytes > begin + kWindow) return text_of(file_.read(offset, bytes, long_));
+    if (file_.is_mapped() || offset + bytes > begin + kWindow) return text_of(file_.read_once(offset, bytes, long_));
     if (begin != begin_) {
-      window_ = text_of(file_.read(begin, bytes_from(begin), scratch_));
+      window_ = text_of(file_.read_once(begin, bytes_from(begin), scratch_));
       begin_ = begin;
       if (bytes_from(begin + kWindow) > 0) file_.expect(begin + kWindow, bytes_from(begin + kWindow));
     }

@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "base/files.h"
+#include "support/captured_log.h"
 #include "support/catch.h"
 #include "support/temporary_folder.h"
 
@@ -162,10 +163,10 @@ TEST_CASE("image_folder numbers classes and files in bytewise order") {
 
   const auto evaluation_path = folder.path() / "evaluation";
   write_grey_png(evaluation_path / "b" / "1.png", 4, 6, 9);
-  const auto evaluation = open_image_folder(evaluation_path.string(), {.classes = dataset->class_names()});
+  const auto evaluation = open_image_folder(evaluation_path.string(), {.training = dataset.get()});
   REQUIRE(label(evaluation, 0) == 2);  // as in training, although it is the only folder
   write_grey_png(evaluation_path / "c" / "1.png", 4, 6, 9);
-  REQUIRE_THAT(data_error([&] { open_image_folder(evaluation_path.string(), {.classes = dataset->class_names()}); }),
+  REQUIRE_THAT(data_error([&] { open_image_folder(evaluation_path.string(), {.training = dataset.get()}); }),
                ContainsSubstring("/c"));
 }
 
@@ -237,6 +238,51 @@ TEST_CASE("the memory cache delivers the same images after the files are deleted
   CHECK((later.read_ns == 0 && later.decode_ns == 0 && later.transform_ns > 0));
   data.decode = DecodeKind::scaled;
   REQUIRE_THROWS_AS(open_training_data(data, {}, 0), UserError);
+}
+
+TEST_CASE("the images in memory are within data.memory_limit, of training and evaluation together") {
+  const TemporaryFolder folder;
+  constexpr int64_t kSide = 5;
+  for (const char* set : {"train", "test"})
+    for (uint8_t i = 0; i < 3; ++i)
+      write_grey_png(folder.path() / set / "a" / fmt::format("{}.png", i), kSide, kSide, i);
+  DataConfig data;
+  data.dataset = DatasetKind::image_folder;
+  data.path = (folder.path() / "train").string();
+  data.cache.kind = CacheKind::memory;
+  data.memory_limit = Bytes{3 * kSide * kSide * 3};  // three images
+  LoadScratch scratch;
+  std::vector<uint8_t> pixels(kSide * kSide * 3);
+  const auto is_loaded = [&](const Dataset& images, int64_t sample) {
+    try {
+      const Destination to{PixelFormat::u8_hwc, pixels.data(), kSide, kSide};
+      dynamic_cast<const ImageDataset&>(images).load(sample, 0, Pipeline({}), to, scratch);
+      return pixels[0] == sample;
+    } catch (const BadSample&) {
+      return false;
+    }
+  };
+  const CapturedLog log;
+  const auto training = open_training_data(data, {}, 0);
+  {
+    const auto closed = open_evaluation_data(data, {}, (folder.path() / "test").string(), training.get());
+    CHECK(is_loaded(*closed, 1));  // gives its memory back
+  }
+  const auto evaluation = open_evaluation_data(data, {}, (folder.path() / "test").string(), training.get());
+  CHECK(is_loaded(*evaluation, 0));
+  CHECK(log.lines() == 0);
+  for (int turn = 0; turn < 2; ++turn)
+    for (int64_t sample = 0; sample < 3; ++sample)
+      for (const auto* images : {training.get(), evaluation.get()}) CHECK(is_loaded(*images, sample));
+  CHECK(log.lines() == 1);
+  CHECK_THAT(log.text(), ContainsSubstring("data.memory_limit"));
+  remove_tree(folder.path() / "train");
+  remove_tree(folder.path() / "test");
+  const auto kept = [&](const Dataset& images) {
+    return is_loaded(images, 0) + is_loaded(images, 1) + is_loaded(images, 2);
+  };
+  CHECK(kept(*training) == 2);
+  CHECK(kept(*evaluation) == 1);
 }
 
 TEST_CASE("D12: a file that is deleted, shrunk or replaced in mid-epoch ends the run with an error that names it") {

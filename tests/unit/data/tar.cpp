@@ -6,6 +6,7 @@
 #include "data/pack.h"
 #include "data/tar/tar_index.h"
 #include "data/tar/tar_members.h"
+#include "storage/memory_cache.h"
 #include "support/catch.h"
 #include "support/temporary_folder.h"
 
@@ -56,6 +57,20 @@ std::string refusal(const std::string& tar) {
 std::string sample(const std::string& key, const std::string& label = "1") {
   return member(key + ".jpg", "image of " + key) + member(key + ".cls", label);
 }
+
+/// A file that is not mapped.
+class Far : public DataFile {
+ public:
+  explicit Far(const std::string& content)
+      : DataFile("s3://x/x.tar", static_cast<int64_t>(content.size()), "1"), content_(content) {}
+  std::span<const uint8_t> read(int64_t offset, int64_t bytes, std::vector<uint8_t>& scratch) const override {
+    scratch.assign(content_.begin() + offset, content_.begin() + offset + bytes);
+    return scratch;
+  }
+
+ private:
+  std::string content_;
+};
 
 }  // namespace
 
@@ -167,6 +182,20 @@ TEST_CASE("an index is used only with the file that it was made of") {
   CHECK(index_of().samples.size() == 2);
   write_file(path, sample("c") + kEnd);
   CHECK(index_of().samples.size() == 1);
+}
+
+TEST_CASE("reading the headers of a remote tar file leaves a cache in memory to the images") {
+  const std::string tar = sample("a") + sample("b") + kEnd;
+  MemoryCache cache(std::ssize(tar));
+  const auto file = cache.through(std::make_unique<Far>(tar));
+  const auto samples = stored_tar_index(*file).samples;
+  REQUIRE(samples.size() == 2);
+  CHECK(cache.missed_bytes() == 0);
+  std::vector<uint8_t> scratch;
+  for (int turn = 0; turn < 3; ++turn)
+    for (const auto& each : samples) file->read(each.offset, each.bytes, scratch);
+  CHECK(cache.missed_bytes() == samples[0].bytes + samples[1].bytes);
+  CHECK(cache.hit_bytes() == 2 * cache.missed_bytes());
 }
 
 TEST_CASE("what is packed to tar files has the same images and labels") {

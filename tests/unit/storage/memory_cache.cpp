@@ -48,6 +48,19 @@ TEST_CASE("what was read stays in memory, as long as it fits") {
   CHECK(announced == 1);
 }
 
+TEST_CASE("what is read once is not kept") {
+  std::atomic<int64_t> reads = 0, announced = 0;
+  MemoryCache cache(100);
+  const auto file = cache.through(std::make_unique<Far>(reads, announced));
+  std::vector<uint8_t> scratch;
+  CHECK(file->read_once(0, 100, scratch).size() == 100);
+  CHECK(cache.missed_bytes() == 0);
+  file->read(100, 100, scratch);  // it has all of the memory
+  file->read(100, 100, scratch);
+  CHECK(reads == 2);
+  CHECK(cache.hit_bytes() == 100);
+}
+
 TEST_CASE("a file that is closed gives its memory back") {
   std::atomic<int64_t> reads = 0, announced = 0;
   MemoryCache cache(100);
