@@ -47,7 +47,7 @@ RankAnalysis analyse_rank(const RankTrace& trace, const AnalysisOptions& options
   result.operations = list_operations(trace, nesting, scope, options.group_by);
   result.kernels = list_kernels(trace, launches, scope);
   result.units = list_units(trace, nesting, launches, scope);
-  result.exchange = measure_exchange(trace, steps, scope);
+  result.exchange = measure_exchange(trace, steps);
   result.device_names = trace.device_names;
   if (!trace.device.empty()) result.device = measure_devices(trace, launches, scope);
   return result;

@@ -99,6 +99,13 @@ Exchange overlap(const Intervals& exchange, const Intervals& compute) {
   return {length_ns(exchange), length_ns(intersection(exchange, compute))};
 }
 
+/// What lies within the steps: an exchange between two of them is no part of their wall time.
+Intervals within_steps(std::vector<Interval> parts, const Steps& steps) {
+  std::vector<Interval> windows;
+  for (const Step& step : steps.all) windows.push_back(step.window);
+  return intersection(merged(std::move(parts)), merged(std::move(windows)));
+}
+
 /// The instants at which a thread of the step runs an operation outside of communication.
 Intervals host_compute(const RankTrace& trace, const Steps& steps) {
   std::map<uint32_t, std::pair<std::vector<Interval>, std::vector<Interval>>> threads;
@@ -126,16 +133,16 @@ DeviceTime measure_devices(const RankTrace& trace, const Launches& launches, Int
   return sums;
 }
 
-Exchange measure_exchange(const RankTrace& trace, const Steps& steps, Interval scope) {
+Exchange measure_exchange(const RankTrace& trace, const Steps& steps) {
   std::vector<Interval> exchange, compute;
   for (const DeviceEvent& event : trace.device)
     if (event.kind == DeviceKind::kernel)
       (is_communication_kernel(trace.name(event)) ? exchange : compute).push_back({event.start_ns, event.end_ns});
-  if (!exchange.empty()) return overlap(clipped(merged(std::move(exchange)), scope), merged(std::move(compute)));
+  if (!exchange.empty()) return overlap(within_steps(std::move(exchange), steps), merged(std::move(compute)));
   for (const HostEvent& event : trace.host)
     if (is_communication(trace.name(event))) exchange.push_back({event.start_ns, event.end_ns});
   if (exchange.empty()) return {};
-  return overlap(clipped(merged(std::move(exchange)), scope), host_compute(trace, steps));
+  return overlap(within_steps(std::move(exchange), steps), host_compute(trace, steps));
 }
 
 }  // namespace trainopt::trace

@@ -45,8 +45,8 @@ struct Exchange {
   int64_t under_compute_ns = 0;  ///< of these, computing goes on at the same time
 };
 
-/// On a device: NCCL's kernels under other kernels. Without NCCL kernels: communication ranges on any thread under
-/// operations that a thread of the step runs outside of such ranges.
-Exchange measure_exchange(const RankTrace& trace, const Steps& steps, Interval scope);
+/// Within the steps, so it is part of their wall time. On a device: NCCL's kernels under other kernels. Without NCCL
+/// kernels: communication ranges on any thread under operations that a thread of the step runs outside of such ranges.
+Exchange measure_exchange(const RankTrace& trace, const Steps& steps);
 
 }  // namespace trainopt::trace

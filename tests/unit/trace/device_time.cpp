@@ -93,4 +93,27 @@ TEST_CASE("exchange under compute", "[trace]") {
   CHECK(analysed({operation("a", 0, 1)}).exchange.ns == 0);
 }
 
+TEST_CASE("an exchange between steps is no part of them", "[trace]") {
+  // Steps 0–100 and 200–300. Under way: 80–220, of which 20 are in each step, and 240–250. The helper waits outside of
+  // both at 350–400. The step computes 0–90 and 200–300: 10 of the first exchange, 20 and 10 of the others.
+  const std::vector<std::string> steps = {annotation("ProfilerStep#1", 0, 100), annotation("ProfilerStep#2", 200, 100)};
+  std::vector<std::string> host = steps, device = steps;
+  for (const auto& one :
+       {annotation("comm::gather", 80, 140, kHelper), annotation("gloo:all_reduce", 240, 10, kHelper),
+        annotation("comm::barrier", 350, 50, kHelper), operation("aten::mm", 0, 90), operation("aten::mm", 200, 100)})
+    host.push_back(one);
+  for (const auto& one : {kernel("ncclDevKernel_A", 80, 140), kernel("ncclDevKernel_B", 240, 10),
+                          kernel("ncclDevKernel_C", 350, 50), kernel("a", 0, 90), kernel("a", 200, 100)})
+    device.push_back(one);
+  for (const auto& events : {host, device}) {
+    const auto rank = analysed(events);
+    CHECK(rank.exchange.ns == 50000);
+    CHECK(rank.exchange.under_compute_ns == 40000);
+    AnalysisOptions second;
+    second.step = 2;
+    CHECK(analysed(events, second).exchange.ns == 30000);
+  }
+  CHECK(analysed(host).breakdown.ns[static_cast<size_t>(Category::communication)] == 50000);
+}
+
 }  // namespace trainopt::trace
