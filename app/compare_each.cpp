@@ -85,6 +85,7 @@ int compare_each(const EachArguments& arguments, const MeasureOptions& measure, 
   const EachValues each = each_values(arguments.each);
   CompareOptions options = measure.options();
   options.warmup_steps = 0;
+  if (!arguments.with_noise_floor) options.noise_blocks = 0;
   if (const auto rule = output.gate.rule()) options.boundary = rule->boundary();
   require_possible_level(options.level, each.values.size());
   const Launch launch = read_launch(environment);

@@ -15,7 +15,7 @@ struct EachArguments {
   Sources sources;                  ///< one recipe and its overrides
   std::string each;                 ///< "KEY=a,b,c"
   std::vector<std::string> faults;  ///< injected into the last arm
-  bool own_processes = false, with_numbers = true;
+  bool own_processes = false, with_numbers = true, with_noise_floor = true;
 };
 
 /// Measures, prints and writes; returns the exit code. Throws UserError for a mistake in the arguments before anything

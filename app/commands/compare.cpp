@@ -96,10 +96,19 @@ int show(const fs::path& folder, const CompareArguments& arguments, bool color) 
   return 0;
 }
 
-int compare_finished(const std::vector<fs::path>& folders, const CompareArguments& arguments) {
+/// Throws UserError if anything is given, beside two run directories, that would change nothing.
+int compare_finished(const CLI::App& command, const std::vector<fs::path>& files, bool overridden,
+                     const CompareArguments& arguments) {
+  const std::string alone =
+      "to compare finished runs, name two run directories and nothing else: trainopt compare RUN_DIR RUN_DIR";
+  if (files.size() != 2 || !is_run(files[0]) || !is_run(files[1]) || overridden) throw UserError(alone);
   arguments.gate.refuse("finished runs did not take turns; compare their recipes");
+  for (const CLI::Option* option : command.get_options())
+    if (const std::string name = option->get_name();
+        option->count() > 0 && option->nonpositional() && name != "--level" && name != "--json")
+      throw UserError(fmt::format("{}; remove {}", alone, name));
   const auto options = arguments.measure.options();
-  const auto result = compare_runs(read_finished_run(folders[0]), read_finished_run(folders[1]), options.level);
+  const auto result = compare_runs(read_finished_run(files[0]), read_finished_run(files[1]), options.level);
   if (arguments.json)
     print_json(to_json(result));
   else
@@ -212,17 +221,13 @@ int run_compare(const CLI::App& command, const CompareArguments& arguments, cons
                          .each = arguments.each.front(),
                          .faults = arguments.faults,
                          .own_processes = arguments.own_processes,
-                         .with_numbers = !arguments.no_numbers},
+                         .with_numbers = !arguments.no_numbers,
+                         .with_noise_floor = !arguments.no_noise_floor},
                         arguments.measure, arguments.output(), context.environment, context.output);
   }
   if (std::any_of(files.begin(), files.end(), is_run)) {
-    if (files.size() != 2 || !is_run(files[0]) || !is_run(files[1]) || !overrides.empty() || !arguments.with.empty() ||
-        !arguments.without.empty() || !arguments.faults.empty() || arguments.own_processes || arguments.no_numbers ||
-        arguments.whole)
-      throw UserError(
-          "to compare finished runs, name two run directories and nothing else: trainopt compare RUN_DIR RUN_DIR");
     refuse_several_ranks(context.environment, "a comparison of finished runs");
-    return compare_finished(files, arguments);
+    return compare_finished(command, files, !overrides.empty(), arguments);
   }
   const Launch launch = read_launch(context.environment);
   handle_signals();
@@ -280,7 +285,8 @@ Command add_compare(CLI::App& app) {
                                           "Measure one recipe alone, in several processes, and hold it against this "
                                           "stored result; shows less than a comparison, which takes turns")
                              ->type_name("FILE");
-  for (const char* paired : {"--own-processes", "--no-numbers", "--precision", "--coins", "--inject"})
+  for (const char* paired :
+       {"--own-processes", "--no-numbers", "--no-noise-floor", "--precision", "--coins", "--inject"})
     against->excludes(command->get_option(paired));
   arguments->gate.add_to(*command);
   command->add_flag("--json", arguments->json, "Print one JSON object");

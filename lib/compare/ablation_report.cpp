@@ -203,11 +203,11 @@ std::string ablation_csv(const Ablation& a) {
     return interval ? fmt::format("{:.6g},{:.6g}", interval->low, interval->high) : std::string(",");
   };
   for (const auto& row : a.switches)
-    out += fmt::format("{},{},{},{},{},{},{},{},{},{},{},{},{},{}\n", row.name, row.requested, number(row.alone.ratio),
-                       bounds(row.alone.interval), number(row.in_stack.ratio), bounds(row.in_stack.interval),
-                       row.share ? fmt::format("{:.6g}", row.share->ratio) : "",
+    out += fmt::format("{},{},{},{},{},{},{},{},{},{},{},{},{},{}\n", csv_field(row.name), csv_field(row.requested),
+                       number(row.alone.ratio), bounds(row.alone.interval), number(row.in_stack.ratio),
+                       bounds(row.in_stack.interval), row.share ? fmt::format("{:.6g}", row.share->ratio) : "",
                        bounds(row.share ? row.share->interval : std::nullopt),
-                       row.interaction ? row.interaction->with : "",
+                       row.interaction ? csv_field(row.interaction->with) : "",
                        row.interaction ? fmt::format("{:.6g}", row.interaction->ratio) : "", number(row.one_off_s),
                        number(row.break_even_step), number(row.memory_mib),
                        row.numbers_agree ? (*row.numbers_agree ? "true" : "false") : "");

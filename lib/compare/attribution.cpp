@@ -33,17 +33,15 @@ Share share_of(const Logarithm& log, double reach) {
 
 const char* const kShareRule =
     "a switch's share is the geometric mean of its gain alone and its gain in the stack, which is its Shapley value if "
-    "switches interact in pairs only; the rest is what the shares together leave unexplained of the total";
+    "switches interact in pairs only; a switch has none unless both were measured; the rest is what the shares "
+    "together leave unexplained of the total";
 
 void attribute(Ablation& ablation, double reach) {
   if (!ablation.total.ratio) return;
   Logarithm rest = log_of(ablation.total);
   for (auto& row : ablation.switches) {
-    if (!row.alone.ratio && !row.in_stack.ratio) continue;
-    const Gain& alone = row.alone.ratio ? row.alone : row.in_stack;
-    const Gain& in_stack = row.in_stack.ratio ? row.in_stack : row.alone;
-    const bool both = row.alone.ratio && row.in_stack.ratio;
-    const Logarithm share = both ? sum(0.5, log_of(alone), log_of(in_stack)) : log_of(alone);
+    if (!row.alone.ratio || !row.in_stack.ratio) continue;  // one gain would pass for the mean of two
+    const Logarithm share = sum(0.5, log_of(row.alone), log_of(row.in_stack));
     row.share = share_of(share, reach);
     rest = sum(1, rest, {-share.value, share.variance});
   }

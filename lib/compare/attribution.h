@@ -7,7 +7,8 @@ namespace trainopt {
 
 /// How shares are computed, in one sentence.
 extern const char* const kShareRule;
-/// Fills in `share` of every measured switch, and the rest. `reach`: half-width of the intervals, in standard errors.
+/// Fills in `share` of every switch with both gains, and the rest, which includes the other switches. `reach`:
+/// half-width of the intervals, in standard errors.
 void attribute(Ablation& ablation, double reach);
 
 }  // namespace trainopt

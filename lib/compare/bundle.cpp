@@ -35,6 +35,14 @@ auto read_from(const std::filesystem::path& folder, Read&& read) {
   }
 }
 
+/// What every reader of a result.json relies on. The rest it checks itself.
+void require_result(const Json& json, const std::filesystem::path& path) {
+  if (!json.is_object()) throw UserError(fmt::format("{}: it is not a JSON object", path.string()), ExitCode::data);
+  if (json.contains("kind") && !json.at("kind").is_string())
+    throw UserError(fmt::format("{}: its kind is not a word: {}", path.string(), json_text(json.at("kind"))),
+                    ExitCode::data);
+}
+
 }  // namespace
 
 Json read_result(const std::filesystem::path& path) {
@@ -44,7 +52,9 @@ Json read_result(const std::filesystem::path& path) {
                                 folder_of(path).string(), path.filename().string()),
                     ExitCode::data);
   try {
-    return parse_json(read_file(path, ExitCode::data));
+    Json json = parse_json(read_file(path, ExitCode::data));
+    require_result(json, path);
+    return json;
   } catch (const Json::exception& exception) {
     throw UserError(fmt::format("{}: it is not JSON: {}", path.string(), json_problem(exception)), ExitCode::data);
   }

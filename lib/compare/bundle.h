@@ -23,7 +23,7 @@ void write_bundle(const std::filesystem::path& folder, const Against& against, c
 Comparison read_bundle(const std::filesystem::path& folder);
 Rotation read_rotation(const std::filesystem::path& folder);
 Against read_against(const std::filesystem::path& folder);
-/// The JSON in a result.json. Throws UserError(data) naming the file.
+/// The JSON object in a result.json, whose kind, if any, is a string. Throws UserError(data) naming the file.
 Json read_result(const std::filesystem::path& path);
 
 /// Whether the folder is an ablation's, one of several arms, one of --against or one of --until. Throws

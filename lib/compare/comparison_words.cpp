@@ -85,6 +85,13 @@ std::vector<std::string> switch_lines(const std::vector<ArmReceipts>& arms) {
   return lines;
 }
 
+std::string csv_field(const std::string& text) {
+  if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
+  std::string quoted = "\"";
+  for (const char c : text) quoted += c == '"' ? std::string("\"\"") : std::string(1, c);
+  return quoted + "\"";
+}
+
 std::string turn_columns(const Turn& turn, const std::optional<double>& other_load_pct) {
   const auto optional = [](const auto& value) {
     return value ? fmt::format("{:.9g}", static_cast<double>(*value)) : std::string();

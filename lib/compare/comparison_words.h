@@ -36,6 +36,8 @@ struct ArmReceipts {
 /// A line for each switch that was on, or had an effect, in some arms only: "NAME: A off; B …".
 std::vector<std::string> switch_lines(const std::vector<ArmReceipts>& arms);
 
+/// In CSV, with quotes if necessary: the value of a switch may be a map, with commas.
+std::string csv_field(const std::string& text);
 /// A turn's numbers in CSV, and their heads.
 inline constexpr std::string_view kTurnColumns =
     "steps,samples,seconds,data_wait_s,cpu_s,gpu_sm_clock_mhz,gpu_throttle,other_load_pct";

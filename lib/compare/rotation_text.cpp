@@ -204,14 +204,6 @@ std::vector<Remark> remarks_of(const Rotation& r) {
 
 std::string title_of(const Rotation& r) { return fmt::format("{}, {} values of {}", r.job, r.arms.size(), r.key); }
 
-/// In CSV, with quotes if necessary.
-std::string csv_field(const std::string& text) {
-  if (text.find_first_of(",\"\n") == std::string::npos) return text;
-  std::string quoted = "\"";
-  for (const char c : text) quoted += c == '"' ? std::string("\"\"") : std::string(1, c);
-  return quoted + "\"";
-}
-
 }  // namespace
 
 std::string headline(const Rotation& r) {

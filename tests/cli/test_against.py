@@ -182,7 +182,8 @@ def test_damaged_and_foreign_files(trainopt, stored):
         assert len(result.err.strip().splitlines()) == 1 and "json.exception" not in result.err, result
 
     refused("{", "not JSON")
-    refused("[]", "not a comparison's result.json")
+    refused("[]", "result.json: it is not a JSON object")
+    refused({"kind": 3}, "result.json: its kind is not a word: 3")
     refused({"steps": 3}, "not a comparison's result.json")
     refused({"switches": []}, "an ablation")
     refused({"each": {}}, "a result of --each")
@@ -237,6 +238,7 @@ def test_a_budget_and_a_signal_keep_what_was_measured(trainopt, stored):
         (["job.yaml"], "--against measures one recipe"),
         (["--fail-on", "numbers"], "--against compares speed alone"),
         (["--own-processes"], "--own-processes"),
+        (["--no-noise-floor"], "--no-noise-floor"),
         (["--precision", "1%"], "--precision"),
         (["--fail-on", "cost"], "--fail-on takes"),
         (["optimizer.lr=fast"], "optimizer.lr"),

@@ -144,8 +144,17 @@ def test_show_reads_a_bundle_and_refuses_a_changed_one(trainopt, recipe):
     path.write_text(json.dumps(result))
     changed = trainopt("compare", "--show", "out")
     assert changed.code == 3 and "do not give the recorded result" in changed.err
-    path.write_text("{")
-    assert trainopt("compare", "--show", "out").code == 3
+    for damaged, says in (
+        ("{", "it is not JSON"),
+        ("[]", "it is not a JSON object"),
+        ("3", "it is not a JSON object"),
+        ('{"kind": 3}', "its kind is not a word: 3"),
+        ('{"kind": null}', "its kind is not a word: null"),
+        ('{"kind": "neither"}', "it is not a comparison's result.json"),
+    ):
+        path.write_text(damaged)
+        refused = trainopt.refused("compare", "--show", "out", code=3, says=["out", says])
+        assert len(refused.err.strip().splitlines()) == 1 and "json.exception" not in refused.err, refused
     nowhere = trainopt("compare", "--show", "nowhere")
     assert nowhere.code == 3 and "nowhere has no result.json" in nowhere.err
 
@@ -173,11 +182,44 @@ def test_finished_runs(trainopt, recipe):
     out = trainopt("compare", "one", "two").out
     assert "no verdict" in out and "not paired" in out
     assert trainopt("compare", "one", recipe).code == 2
+    wide = trainopt("compare", "one", "two", "--level", "99%", "--json")
+    assert wide.code == 0 and wide.json()["level"] == 0.99, wide
     (trainopt.folder / "two/metrics.jsonl").unlink()
     assert trainopt("compare", "one", "two", "--json").json()["ratio"] == result["ratio"]
     (trainopt.folder / "two/step_times.csv").unlink()
     missing = trainopt("compare", "one", "two")
     assert missing.code == 3 and "metrics.jsonl" in missing.err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--markdown"],
+        ["--run-dir", "out"],
+        ["--until", "target"],
+        ["--budget", "1m"],
+        ["--min-effect", "5%"],
+        ["--precision", "1%"],
+        ["--coins", "1"],
+        ["--turn", "1s"],
+        ["--repeats", "3"],
+        ["--own-processes"],
+        ["--no-numbers"],
+        ["--no-noise-floor"],
+        ["--whole"],
+        ["--inject", "oom@3"],
+        ["--with", "seed=1"],
+        ["--without", "amp"],
+    ],
+)
+def test_finished_runs_do_not_take_what_would_change_nothing(trainopt, words):
+    """The folders need not be runs: this is found before they are read."""
+    for name in ("one", "two"):
+        (trainopt.folder / name).mkdir()
+    says = ["name two run directories and nothing else: ", f"; remove {words[0]}"]
+    result = trainopt.refused("compare", "one", "two", *words, says=says)
+    assert len(result.err.strip().splitlines()) == 1, result
+    assert sorted(path.name for path in trainopt.folder.iterdir() if not path.name.startswith(".")) == ["one", "two"]
 
 
 @pytest.mark.parametrize(

@@ -65,6 +65,8 @@ def test_the_same_numbers_agree(trainopt, recipe):
     assert seeds["arms"][1]["numerics"]["yardstick"] == "reseeded"
     none = trainopt("compare", recipe, "--each", "data.num_workers=0,1", *FEW, "--no-numbers", "--json").json()
     assert none["noise_floor"] is None and none["arms"][1]["numerics"] is None
+    no_floor = trainopt("compare", recipe, "--each", "data.num_workers=0,1", *FEW, "--no-noise-floor", "--json").json()
+    assert no_floor["noise_floor"] is None and no_floor["arms"][1]["numerics"]["agree"] is True
 
 
 def test_the_table(trainopt, recipe):

@@ -59,6 +59,34 @@ TEST_CASE("shares are Shapley values if switches interact in pairs, and the rest
   CHECK(ablation.rest->ratio == Approx(std::exp(0.09)));
 }
 
+TEST_CASE("a switch measured in one way only has no share, and counts in the rest") {
+  Ablation ablation;
+  ablation.switches = {row("only_alone", gain(std::exp(0.5)), {}), row("only_in_stack", {}, gain(std::exp(0.3))),
+                       row("both", gain(std::exp(0.1)), gain(std::exp(0.2)))};
+  ablation.total = gain(std::exp(0.9));
+  attribute(ablation, 2);
+  CHECK_FALSE(ablation.switches[0].share.has_value());
+  CHECK_FALSE(ablation.switches[1].share.has_value());
+  CHECK(ablation.switches[2].share->ratio == Approx(std::exp(0.15)));
+  CHECK(ablation.rest->ratio == Approx(std::exp(0.9 - 0.15)));
+  const std::string text = ablation_text(ablation, false), csv = ablation_csv(ablation);
+  CHECK(text.find("a switch has none unless both were measured") != std::string::npos);
+  CHECK(text.find("\n  both ") < text.find("\n  only_alone "));  // those without a share come last
+  // alone 1.64872, then neither in_stack nor share, each with an empty interval.
+  CHECK(csv.find("\nonly_alone,,1.64872,1.63223,1.66521,,,,,,,") != std::string::npos);
+  CHECK(csv.find("\nonly_in_stack,,,,,1.34986,1.33636,1.36336,,,,") != std::string::npos);
+}
+
+TEST_CASE("switches.csv quotes a switch that is a map") {
+  Ablation ablation;
+  ablation.switches = {row("amp", gain(1.4), gain(1.5))};
+  ablation.switches[0].requested = "{dtype: \"bfloat16\", init_scale: 65536}";
+  ablation.switches[0].interaction = Interaction{.with = "a, b", .ratio = 1.1, .interval = {}};
+  const std::string csv = ablation_csv(ablation);
+  CHECK(csv.find("\namp,\"{dtype: \"\"bfloat16\"\", init_scale: 65536}\",1.4,") != std::string::npos);
+  CHECK(csv.find(",\"a, b\",1.1,") != std::string::npos);
+}
+
 TEST_CASE("all cells of an ablation are judged together") {
   Ablation ablation;
   const auto pairs = [](double first, double second) {
