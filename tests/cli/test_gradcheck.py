@@ -1,6 +1,7 @@
 """`debug.gradcheck`: what a run says and records, and that it trains the same."""
 
 from conftest import TINY, losses, summary
+from ranks import kill_leftover_ranks, launch  # noqa: F401
 
 FUSED = TINY + "optimizations: {fused_kernels: true}\n"
 
@@ -18,6 +19,16 @@ def test_a_checked_run_reports_every_operation_and_trains_the_same(trainopt):
     assert row["passed"] and 0 < row["backward_error"] < row["bound"] < 1e-4
     assert 0 < row["directions_error"] < row["directions_bound"] < 1e-6
     assert "gradcheck" not in summary(trainopt.folder / "plain")
+    assert losses(trainopt.folder / "checked") == losses(trainopt.folder / "plain")
+
+
+def test_a_pipeline_is_checked_too_and_trains_the_same(trainopt):
+    trainopt.write("fused.yaml", FUSED)
+    stages = "parallel.pipeline={stages: 2, micro_batches: 2}"
+    for folder, check in (("plain", "false"), ("checked", "true")):
+        words = ["--run-dir", folder, stages, f"debug.gradcheck={check}"]
+        result = launch(trainopt, 2, *words, recipe="fused.yaml")
+        assert result.code == 0, result
     assert losses(trainopt.folder / "checked") == losses(trainopt.folder / "plain")
 
 

@@ -9,6 +9,7 @@
 #include "support/trained_ranks.h"
 #include "support/turned_on.h"
 #include "device/type_name.h"
+#include "train/memory_forecast.h"
 
 #include <fmt/ranges.h>
 
@@ -308,6 +309,33 @@ TEST_CASE("batch-norm over several ranks is checked over all of them") {
   for (const auto& report : of_one_rank)
     for (const auto& row : to_json(report))
       CHECK(row.at("passed") == (row.at("operation") == "head" || row.at("operation") == "loss"));
+}
+
+TEST_CASE("each stage of a pipeline checks the whole model, and its forecast, which has no values, checks nothing") {
+  Recipe recipe = checked_recipe(StemKind::cifar);
+  recipe.optimizations.fused_kernels = true;
+  std::set<std::string> wanted = operations(checked(recipe));
+  CHECK(wanted.contains("batch_norm"));
+  recipe.parallel.pipeline = {.stages = 2, .micro_batches = 2};
+  for (const int64_t rank : {0, 1}) {
+    const Plan plan = make_plan(recipe, Machine{.cpu = "test", .cores = 1},
+                                {.rank = rank, .ranks = 2, .local_rank = rank, .local_ranks = 2});
+    CHECK(forecast_memory(plan).breakdown.total() > 0);
+    CHECK(plan.reports.at(0).second().is_null());
+  }
+  std::array<Json, 2> rows;
+  as_ranks(2, [&](Job&, Communicator& communicator) {
+    const Plan plan = make_plan(recipe, Machine{.cpu = "test", .cores = 1}, communicator.position());
+    Rows listener;
+    const Trainer built(plan, {}, listener, never_stopped(), {},
+                        std::shared_ptr<Communicator>(&communicator, [](Communicator*) {}));
+    rows[static_cast<size_t>(communicator.rank())] = plan.reports.at(0).second();
+  });
+  CHECK(operations(rows[1]) == wanted);
+  CHECK(wanted.erase("loss") == 1);  // the last stage computes it
+  CHECK(operations(rows[0]) == wanted);
+  for (const Json& of_rank : rows)
+    for (const auto& row : of_rank) CHECK(row.at("passed") == true);
 }
 
 TEST_CASE("a checked run computes the same losses and weights") {

@@ -77,6 +77,10 @@ const std::vector<Case>& cases() {
       {"gpt2, amp, fused_optimizer",
        both(use_gpt2, both(use_amp, [](Recipe& r) { r.optimizations.fused_optimizer = true; }))},
       {"gpt2, amp, fp8", both(use_gpt2, both(use_amp, [](Recipe& r) { r.optimizations.fp8.on = true; }))},
+      {"gpt2, amp, fp8 with a history", both(use_gpt2, both(use_amp,
+                                                            [](Recipe& r) {
+                                                              r.optimizations.fp8 = {true, {.amax_history = 3}};
+                                                            }))},
       {"gpt2, attention math", both(use_gpt2, [](Recipe& r) { r.optimizations.attention = AttentionKernel::math; })},
       {"gpt2 with dropout", both(use_gpt2, [](Recipe& r) { r.model.dropout = 0.1; })},
       {"gpt2, every block computed again",

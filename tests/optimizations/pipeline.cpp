@@ -105,6 +105,57 @@ Trained resumed(int64_t ranks, const Recipe& recipe, const ArchiveReader& from) 
 
 constexpr auto kGpipe = PipelineSchedule::gpipe, k1f1b = PipelineSchedule::one_forward_one_backward;
 
+/// What a communicator has sent.
+struct Sends {
+  int64_t held = 0;       ///< exchanges that exist
+  int64_t unawaited = 0;  ///< of those that ended, the ones that were not waited for
+};
+
+/// Its messages arrive at once, and those received are zeros.
+class CountingCommunicator : public Communicator {
+ public:
+  CountingCommunicator(const RankPosition& position, Sends& sends) : position_(position), sends_(sends) {}
+  const RankPosition& position() const override { return position_; }
+  std::unique_ptr<Exchange> send(at::Tensor, int64_t) override { return std::make_unique<Message>(sends_); }
+  std::unique_ptr<Exchange> receive(at::Tensor data, int64_t) override {
+    data.zero_();
+    return others_->all_reduce(data);
+  }
+  std::unique_ptr<Communicator> among(const std::vector<int64_t>& ranks) override {
+    return std::make_unique<CountingCommunicator>(position_among(ranks, position_), sends_);
+  }
+  // A pipeline's links call none of these.
+  std::unique_ptr<Exchange> all_reduce(at::Tensor data) override { return others_->all_reduce(data); }
+  std::unique_ptr<Exchange> reduce_scatter(at::Tensor mine, at::Tensor all) override {
+    return others_->reduce_scatter(mine, all);
+  }
+  std::unique_ptr<Exchange> all_gather(at::Tensor all, at::Tensor mine) override {
+    return others_->all_gather(all, mine);
+  }
+  std::unique_ptr<Exchange> broadcast(at::Tensor data, int64_t root) override { return others_->broadcast(data, root); }
+  std::vector<double> gather(std::span<const double> mine) override { return others_->gather(mine); }
+  Traffic take_traffic() override { return {}; }
+
+ private:
+  class Message : public Exchange {
+   public:
+    explicit Message(Sends& sends) : sends_(sends) { ++sends_.held; }
+    ~Message() override {
+      --sends_.held;
+      sends_.unawaited += !waited_;
+    }
+    void wait() override { waited_ = true; }
+
+   private:
+    Sends& sends_;
+    bool waited_ = false;
+  };
+
+  RankPosition position_;
+  Sends& sends_;
+  std::unique_ptr<Communicator> others_ = make_single_communicator();
+};
+
 std::string problem_with(const Recipe& recipe, int64_t ranks) {
   for (const RecipeProblem& problem : validate(recipe, ranks)) return problem.key + ": " + problem.message;
   return "";
@@ -300,13 +351,56 @@ TEST_CASE("stages evaluate together") {
   }
 }
 
+TEST_CASE("an evaluation keeps one activation that it sent, and a training step those that wait for their gradients") {
+  const Plan plan = make_plan(in_stages(mlp_recipe(), {2, 4, k1f1b}), Machine{.cpu = "test", .cores = 1},
+                              {.ranks = 2, .local_ranks = 2});
+  Sends sends;
+  CountingCommunicator communicator({.ranks = 2, .local_ranks = 2}, sends);
+  RankGroups groups(communicator, plan.stages);
+  const auto model = plan.build_model();
+  const auto links = std::make_shared<pipeline_stages::StageLinks>(groups, plan.stages.stage);
+  link_stages(*model, plan.stages, links);
+  const InputShape& image = plan.model.input;
+  const at::Tensor images = at::ones({4, image.channels, image.height, image.width});
+  const auto evaluate = [&](int64_t batches) {
+    const at::NoGradGuard no_grad;
+    for (int64_t i = 0; i < batches; ++i) model->forward(images, {});
+  };
+  for (const int64_t batches : {1, 2, 30}) {
+    evaluate(batches);
+    CHECK(sends.held == 1);
+  }
+  std::deque<at::Tensor> losses;
+  for (int64_t i = 1; i <= 3; ++i) {
+    losses.push_back(model->forward(images, {.training = true}));
+    CHECK(sends.held == 1 + i);
+  }
+  evaluate(5);
+  CHECK(sends.held == 1 + 3);
+  for (int64_t left = 2; left >= 0; --left) {  // each gradient frees its own
+    losses.front().backward();
+    losses.pop_front();
+    CHECK(sends.held == 1 + left);
+  }
+  links->finish();
+  CHECK(sends.held == 0);
+  CHECK(sends.unawaited == 0);
+}
+
 TEST_CASE("a pipeline resumes bit-exactly after any step") {
-  const Recipe job = in_stages(with(gpt2_recipe(), [](Recipe& r) { r.model.dropout = 0.2; }), {2, 4, k1f1b});
-  const Trained whole = train_as(2, job);
-  for (int64_t steps = 1; steps < 6; ++steps) {
-    const Trained rest = resumed(2, job, saved(2, job, steps));
-    CHECK(rest.losses == std::vector<double>(whole.losses.begin() + steps, whole.losses.end()));
-    CHECK(first_difference(rest.weights, whole.weights).empty());
+  const Recipe with_dropout = with(gpt2_recipe(), [](Recipe& r) { r.model.dropout = 0.2; });
+  const Recipe with_loss_scale = with(mlp_recipe(), [](Recipe& r) {  // every stage has it, only the first one stores it
+    r.optimizations.amp = {true, {.dtype = amp::Type::float16, .init_scale = 256, .growth_interval = 1}};
+  });
+  for (const Recipe& plain : {with_dropout, with_loss_scale}) {
+    const Recipe job = in_stages(plain, {2, 4, k1f1b});
+    const Trained whole = train_as(2, job);
+    for (int64_t steps = 1; steps < 6; ++steps) {
+      INFO(word_of(job.model.name) << ", stopped after step " << steps);
+      const Trained rest = resumed(2, job, saved(2, job, steps));
+      CHECK(rest.losses == std::vector<double>(whole.losses.begin() + steps, whole.losses.end()));
+      CHECK(first_difference(rest.weights, whole.weights).empty());
+    }
   }
 }
 

@@ -60,7 +60,8 @@ at::Tensor AmaxHistory::choose(const at::Tensor& parameter, Operand operand, con
     running.copy_(at::maximum(running, current));
   }
   const at::Tensor largest = of_operand(largest_);
-  return at::where(at::isfinite(current).logical_and(largest > 0), largest, current);
+  // Not logical_and, which libtorch lacks for the meta tensors of a forecast.
+  return at::where(at::isfinite(current).bitwise_and(largest > 0), largest, current);
 }
 
 void AmaxHistory::update(const at::Tensor& rolled_back) {

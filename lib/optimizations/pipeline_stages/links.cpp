@@ -47,11 +47,12 @@ class SendingUnit : public WrappedUnit {
 
   at::Tensor forward(const at::Tensor& input, const ForwardContext& context) override {
     const at::Tensor output = inner_->forward(input, context).contiguous();
+    const bool has_gradient = at::GradMode::is_enabled();
     const auto pass_on = [&] {
-      links_->send_activation(output.detach());
+      links_->send_activation(output.detach(), has_gradient);
       return at::zeros({}, output.options().dtype(at::kFloat).requires_grad(false));
     };
-    if (!at::GradMode::is_enabled()) return pass_on();
+    if (!has_gradient) return pass_on();
     return differentiable(
         {output}, [&](std::vector<at::Tensor>&) { return pass_on(); },
         [links = links_, like = output.detach()](const BackwardCall&) -> std::vector<at::Tensor> {
@@ -65,13 +66,20 @@ class SendingUnit : public WrappedUnit {
 
 }  // namespace
 
-void StageLinks::send_activation(const at::Tensor& activation) {
+void StageLinks::send_activation(const at::Tensor& activation, bool has_gradient) {
   Communicator& forward = groups_.stages_forward();
   if (!std::exchange(announced_, true)) {
     const at::Tensor type = at::full({1}, code_of(activation.scalar_type()), activation.options().dtype(at::kLong));
     forward.send(type, stage_ + 1)->wait();
   }
-  activations_.push_back({activation, forward.send(activation, stage_ + 1)});
+  Sent sent{activation, forward.send(activation, stage_ + 1)};
+  if (has_gradient) {
+    activations_.push_back(std::move(sent));
+    return;
+  }
+  // No gradient will say that the next stage has it, and there may be thousands of them before finish().
+  const auto before = std::exchange(evaluated_, std::move(sent));
+  if (before) wait(*before->exchange);
 }
 
 at::Tensor StageLinks::receive_activation(const std::vector<int64_t>& sizes, at::Device device) {
@@ -103,6 +111,8 @@ void StageLinks::finish() {
     for (Sent& one : *sent) wait(*one.exchange);
     sent->clear();
   }
+  if (evaluated_) wait(*evaluated_->exchange);
+  evaluated_.reset();
 }
 
 void StageLinks::wait(Exchange& exchange) {

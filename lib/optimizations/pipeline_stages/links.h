@@ -17,7 +17,9 @@ class StageLinks {
   StageLinks(RankGroups& groups, int64_t stage) : groups_(groups), stage_(stage) {}
 
   // The first message in each direction says the type of those that follow. Tensors are contiguous.
-  void send_activation(const at::Tensor& activation);
+  /// `has_gradient`: receive_gradient() will be called for it, and it is kept until then. Of the others, which an
+  /// evaluation sends, only the newest is kept.
+  void send_activation(const at::Tensor& activation, bool has_gradient);
   at::Tensor receive_activation(const std::vector<int64_t>& sizes, at::Device device);
   void send_gradient(const at::Tensor& gradient);
   /// The gradient of an activation that was sent, like it. They arrive in the order of the activations.
@@ -40,6 +42,7 @@ class StageLinks {
   bool announced_ = false;
   std::optional<at::ScalarType> received_type_;
   std::deque<Sent> activations_, gradients_;  ///< on their way, oldest first
+  std::optional<Sent> evaluated_;             ///< the newest activation without a gradient
   double waited_ms_ = 0;
 };
 
