@@ -217,10 +217,10 @@ inline void check_every_rule(const UpdateKernels& fast, at::Device device) {
         }
 }
 
-/// More tensors than one launch takes, and none.
+/// More tensors than the 512 that one launch takes, and none.
 inline void check_many_tensors(const UpdateKernels& fast, at::Device device) {
   std::vector<int64_t> sizes;
-  for (int64_t i = 0; i < 1030; ++i) sizes.push_back(1 + i % 7);
+  for (int64_t i = 0; i < 515; ++i) sizes.push_back(1 + i % 7);
   const Settings settings{
       .learning_rate = on(device, 0.1f), .factor = on(device, 0.5f), .skip_update = {}, .clears = true};
   for (const RuleCase& rule : kRules)
@@ -278,7 +278,7 @@ inline void check_measures(const UpdateKernels& fast, at::Device device) {
   }
   check_measure(fast, {}, device);
   std::vector<at::Tensor> many;
-  for (int64_t i = 0; i < 1030; ++i) many.push_back(at::randn({1 + i % 7}).to(device));
+  for (int64_t i = 0; i < 515; ++i) many.push_back(at::randn({1 + i % 7}).to(device));
   check_measure(fast, many, device);
 }
 
