@@ -5,6 +5,7 @@
 #include "data/text/text_dataset.h"
 #include "device/device.h"
 #include "recipe/accumulation.h"
+#include "recipe/validate_schedule.h"
 
 #include <algorithm>
 
@@ -72,9 +73,17 @@ int64_t accumulation_or_throw(const Recipe& recipe, int64_t ranks) {
   return std::get<int64_t>(found);
 }
 
+/// optimizer.lr, and the rates of single parameters, which are in proportion to it.
 OptimizerConfig with_scaled_rate(OptimizerConfig config, int64_t step_samples) {
   const double factor = learning_rate_factor(config, step_samples);
-  std::visit([&](auto& c) { c.lr *= factor; }, config);
+  const auto scale = [&](auto& optimizer) {
+    optimizer.lr *= factor;
+    for (ParameterGroup& group : optimizer.common.groups)
+      if (group.lr) *group.lr *= factor;
+    if constexpr (requires { optimizer.adamw_lr; })
+      if (optimizer.adamw_lr) *optimizer.adamw_lr *= factor;
+  };
+  std::visit(scale, config);
   return config;
 }
 
@@ -175,6 +184,13 @@ void check_size(const DataPlan& evaluation, const DataPlan& training) {
                   image.height, image.width, trained.height, trained.width));
 }
 
+/// With optimizer.lr_scaling the recipe alone does not show it.
+void require_rate_in_order(const Plan& plan) {
+  std::vector<RecipeProblem> problems;
+  check_lowest_rate(plan.scheduler, plan.optimizer_config, problems);
+  if (!problems.empty()) throw UserError(fmt::format("{}: {}", problems[0].key, problems[0].message));
+}
+
 /// Goyal et al. found that a rate scaled up needs warm-up at the start.
 void note_sudden_rate(Plan& plan) {
   const double factor = learning_rate_factor(plan.optimizer_config, plan.data.schedule().step_samples());
@@ -256,6 +272,7 @@ Plan plain_plan(const Recipe& recipe, const Machine& machine, const RankPosition
 
   plan.train = recipe.train;
   plan.scheduler = recipe.scheduler;
+  require_rate_in_order(plan);
   note_sudden_rate(plan);
   plan.steps = planned_steps(recipe.train, plan.data.schedule().steps_per_epoch());
   plan.schedule_steps = schedule_steps(plan);

@@ -26,10 +26,21 @@ const std::vector<std::string> kFixed{"model",
                                       "data.parquet",
                                       "data.partitions",
                                       "data.shuffle_window"};
-const std::vector<std::string> kNoted{"optimizations",    "optimizer.lr",          "optimizer.adamw_lr",
-                                      "scheduler",        "train.label_smoothing", "train.max_grad_norm",
-                                      "train.clip_value", "deterministic",         "device",
-                                      "num_threads",      "data.padding"};
+const std::vector<std::string> kNoted{"optimizations",
+                                      "optimizer.lr",
+                                      "optimizer.adamw_lr",
+                                      "scheduler",
+                                      "train.label_smoothing",
+                                      "train.max_grad_norm",
+                                      "train.clip_value",
+                                      "deterministic",
+                                      "device",
+                                      "num_threads",
+                                      "data.padding",
+                                      "parallel.sync_batch_norm",
+                                      "parallel.gradient_dtype",
+                                      "parallel.sharding_strategy",
+                                      "parallel.pipeline"};
 
 bool among(const std::string& key, const std::vector<std::string>& keys) {
   return std::any_of(keys.begin(), keys.end(),

@@ -47,32 +47,18 @@ bool sets_unused_momentum(const SchedulerConfig& scheduler) {
 
 /// Rates that replace or bound that of the optimizer.
 void check_rates(const Recipe& recipe, Problems& problems) {
-  const double rate = base_learning_rate(recipe.optimizer);
   const bool scaled = common_of(recipe.optimizer).lr_scaling != LrScaling::none;
   if (scaled && sets_max_lr(recipe.scheduler))
     problems.push_back({"scheduler.max_lr",
                         "optimizer.lr_scaling scales optimizer.lr, which this replaces; set optimizer.lr and remove "
                         "this key"});
+  if (!scaled) check_lowest_rate(recipe.scheduler, recipe.optimizer, problems);
   if (const auto* c = std::get_if<CyclicSchedule>(&recipe.scheduler.schedule)) {
-    const double highest = c->max_lr.value_or(rate);
-    const bool known = c->max_lr || !scaled;
-    if (known && c->base_lr && *c->base_lr > highest)
-      problems.push_back({"scheduler.base_lr",
-                          fmt::format("must not be above {}: {}, {}",
-                                      c->max_lr ? "max_lr" : "optimizer.lr, the highest rate", *c->base_lr, highest)});
     if (c->mode == CyclicMode::exp_range && c->gamma == 1)
       problems.push_back({"scheduler.gamma", "mode exp_range needs this below 1"});
     if (c->mode != CyclicMode::exp_range && c->gamma != 1)
       problems.push_back({"scheduler.gamma", "only mode exp_range uses this; remove this key"});
   }
-  const auto lowest = std::visit(
-      [](const auto& c) {
-        if constexpr (requires { c.eta_min; }) return c.eta_min;
-        return 0.0;
-      },
-      recipe.scheduler.schedule);
-  if (lowest > rate && !scaled)
-    problems.push_back({"scheduler.eta_min", fmt::format("must not be above optimizer.lr: {}, {}", lowest, rate)});
 }
 
 void check_momentum(const Recipe& recipe, Problems& problems) {
@@ -98,6 +84,24 @@ void check_milestones(const std::vector<int64_t>& milestones, Problems& problems
 }
 
 }  // namespace
+
+void check_lowest_rate(const SchedulerConfig& scheduler, const OptimizerConfig& optimizer, Problems& problems) {
+  const double rate = base_learning_rate(optimizer);
+  const std::string of_optimizer =
+      common_of(optimizer).lr_scaling == LrScaling::none ? "optimizer.lr" : "optimizer.lr, as lr_scaling scales it";
+  const auto refuse = [&](const char* key, const std::string& limit, double lowest, double highest) {
+    if (lowest > highest)
+      problems.push_back({key, fmt::format("must not be above {}: {}, {}", limit, lowest, highest)});
+  };
+  std::visit(
+      [&](const auto& c) {
+        if constexpr (requires { c.eta_min; }) refuse("scheduler.eta_min", of_optimizer, c.eta_min, rate);
+        if constexpr (requires { c.base_lr; })
+          refuse("scheduler.base_lr", c.max_lr ? "max_lr" : of_optimizer + ", the highest rate", c.base_lr.value_or(0),
+                 c.max_lr.value_or(rate));
+      },
+      scheduler.schedule);
+}
 
 void check_schedule(const Recipe& recipe, Problems& problems) {
   check_end(recipe, problems);

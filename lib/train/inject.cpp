@@ -9,6 +9,7 @@
 
 #include <c10/util/Exception.h>
 
+#include <algorithm>
 #include <charconv>
 #include <csignal>
 #include <limits>
@@ -38,6 +39,25 @@ void flip_bit(ParameterStore& parameters) {
   weight.as_strided({weight.numel()}, {1}).view(at::kInt)[weight.numel() / 2].bitwise_xor_(kMantissaTop);
 }
 
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+/// Until the scope ends, backward gives this parameter an infinite gradient.
+Scope spoil_in_backward(const at::Tensor& leaf) {
+  const unsigned hook =
+      leaf.register_hook([](const at::Tensor& gradient) { return at::full_like(gradient, kInfinity); });
+  return Scope([leaf, hook] { leaf.remove_hook(hook); });
+}
+
+/// The model's first parameter if the store has shards, whose gradients an exchange overwrites: the fault must be there
+/// before it. Undefined if the store has the model's own parameters.
+at::Tensor leaf_to_spoil(const BuildContext& context) {
+  const NamedTensors& stored = context.parameters->parameters();
+  const NamedTensors leaves = context.model->parameters();
+  const auto is_own = [&](const auto& leaf) { return leaf.second.is_same(stored.front().second); };
+  if (stored.empty() || std::any_of(leaves.begin(), leaves.end(), is_own)) return {};
+  return leaves.front().second;
+}
+
 /// As libtorch throws it.
 [[noreturn]] void throw_cuda_error(int code, const std::string& text) {
   throw c10::AcceleratorError({__func__, __FILE__, __LINE__}, code,
@@ -51,6 +71,7 @@ class FaultyRunner : public StepRunner {
         parameters_(*context.parameters),
         steps_done_(*context.steps_done),
         device_(context.device),
+        leaf_to_spoil_(leaf_to_spoil(context)),
         waiting_(std::move(injections)) {
     const int64_t rank = context.plan.position.rank;
     for (const Injection& each : waiting_) {
@@ -68,11 +89,10 @@ class FaultyRunner : public StepRunner {
       while (true) ::pause();  // a signal ends pause(), but not the loop
     Batch fed = micro;
     if (takes(InjectedFault::nan)) fed.input = at::full_like(fed.input, std::numeric_limits<double>::quiet_NaN());
+    const bool spoils = takes(InjectedFault::gradient);
+    const Scope spoiling = spoils && leaf_to_spoil_.defined() ? spoil_in_backward(leaf_to_spoil_) : Scope();
     const at::Tensor loss = inner_->micro_step(body, fed);
-    if (takes(InjectedFault::gradient)) {
-      at::Tensor gradient = parameters_.gradients().front();
-      gradient.fill_(std::numeric_limits<double>::infinity());
-    }
+    if (spoils && !leaf_to_spoil_.defined()) parameters_.gradients().front().fill_(kInfinity);
     // Thrown after the micro-step, when gradients, buffers and random state have all changed.
     if (takes(InjectedFault::oom)) C10_THROW_ERROR(OutOfMemoryError, "injected: tried to allocate a lot. ");
     if (takes(InjectedFault::gpu)) throw_cuda_error(700, "an illegal memory access was encountered");
@@ -111,6 +131,7 @@ class FaultyRunner : public StepRunner {
   ParameterStore& parameters_;
   const int64_t& steps_done_;
   c10::Device device_;
+  at::Tensor leaf_to_spoil_;
   std::vector<Injection> waiting_;
   std::vector<StragglerDelay> stragglers_;
   /// With a straggler on any rank: the ranks meet before it sleeps, and again at the end of the step. Otherwise a part

@@ -5,7 +5,8 @@ import math
 
 import pytest
 
-from conftest import TINY, losses, records, saved_steps, summary
+from conftest import TINY, in_full, losses, records, saved_steps, summary
+from ranks import kill_leftover_ranks, launch  # noqa: F401
 
 SAVES = ["checkpoint.every_n_steps=2", "checkpoint.background=false"]
 
@@ -79,6 +80,18 @@ def test_a_skipped_step_changes_no_state(trainopt):
     got = trainopt("checkpoint", "diff", "five/checkpoints/latest", after, "--json").json()
     assert got["tensors"] == {} and set(got["state"]) >= {"step", "samples", "skipped_steps"}, got
     assert trainopt("checkpoint", "diff", before, after, "--json").json()["tensors"] != {}
+
+
+@pytest.mark.parametrize("strategy", ["none", *in_full("zero1"), "zero2", "zero3"])
+def test_a_gradient_of_several_ranks_is_skipped(trainopt, strategy):
+    """With shards, the fault is in what the ranks exchange, not in what the exchange overwrites."""
+    trainopt.write("tiny.yaml", TINY)
+    keys = [f"parallel.sharding_strategy={strategy}", "train.on_nonfinite=skip", "--inject", "gradient@4"]
+    result = launch(trainopt, 2, "--run-dir", "out", *keys, "--quiet")
+    out = trainopt.folder / "out"
+    assert result.code == 0 and summary(out)["skipped_steps"] == 1, result
+    assert [row["nonfinite"] for row in records(out)] == [0, 0, 0, 1, 0, 0]
+    assert all(math.isfinite(loss) for loss in losses(out))
 
 
 def test_the_number_of_skipped_steps_is_limited(trainopt):

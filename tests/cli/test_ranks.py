@@ -15,6 +15,7 @@ import pytest
 from conftest import (
     CHECKOUT,
     PROGRAM,
+    TINY,
     Program,
     checkpoint,
     has_taken_signals,
@@ -29,6 +30,7 @@ from ranks import (
     FROM_FILES,
     RECIPE,
     SAVES,
+    SOON,
     Ranks,
     close,
     free_port,
@@ -366,6 +368,26 @@ def test_resume_with_another_strategy_and_number_of_ranks(again, strategy):
             "--quiet",
         )
         assert result.code == 0 and close(again.folder / f"on-{ranks}", out, steps=4), result
+
+
+@pytest.mark.parametrize(
+    "model, samples, key",
+    [
+        ("{name: resnet18, num_classes: 10, stem: cifar}", 14, "parallel.sync_batch_norm=true"),
+        ("{name: mlp, num_classes: 10, hidden: [8]}", 13, "parallel.sharding_strategy=zero3"),
+    ],
+)
+def test_ranks_make_equally_many_pieces_of_a_short_batch(trainopt, model, samples, key):
+    """In the last step of each epoch rank 0 has 4 samples, which it could halve, and rank 1 too few."""
+    recipe = TINY.replace("{name: mlp, num_classes: 10, hidden: [8]}", model)
+    trainopt.write("tiny.yaml", recipe.replace("size: 64", f"size: {samples}, drop_last: false"))
+    result = trainopt("run", "tiny.yaml", "--run-dir", "out", "train.max_steps=1", "--inject", "oom@1", "--quiet")
+    assert result.code == 0 and "4 samples at a time" in result.err, result
+    keys = ["checkpoint.resume=auto", "train.max_steps=4", "data.batch_size=4", SOON, "--quiet"]
+    result = launch(trainopt, 2, "--run-dir", "out", *keys, key)
+    assert result.code == 0 and summary(trainopt.folder / "out")["steps"] == 4, result
+    for file in trainopt.folder.rglob("*.safetensors"):
+        file.unlink()  # large
 
 
 # Signals

@@ -6,6 +6,8 @@
 #include "support/catch.h"
 #include "train/optimizer.h"
 
+#include <set>
+
 using namespace trainopt;
 
 namespace {
@@ -81,6 +83,44 @@ TEST_CASE("the learning rate follows the samples of all ranks and micro-batches"
   const Words warm{"optimizer.name=sgd", "optimizer.lr_scaling=linear", "optimizer.reference_batch=2",
                    "scheduler.warmup_steps=4"};
   CHECK_FALSE(sudden(make_plan(recipe_with(warm), kMachine)));
+}
+
+TEST_CASE("a schedule's lowest rate is compared with the scaled one") {
+  const auto plan_of = [](double rate, int64_t reference_batch, Words schedule) {
+    schedule.insert(schedule.end(), {fmt::format("optimizer.lr={}", rate), "optimizer.lr_scaling=linear",
+                                     fmt::format("optimizer.reference_batch={}", reference_batch)});
+    return make_plan(recipe_with(schedule), kMachine);
+  };
+  const Words cosine{"scheduler.name=cosine", "scheduler.eta_min=0.01"},
+      cyclic{"scheduler.name=cyclic", "scheduler.base_lr=0.01"};
+  CHECK_THROWS_WITH(plan_of(0.125, 1024, cosine),
+                    ContainsSubstring("scheduler.eta_min: must not be above optimizer.lr, as lr_scaling scales it: "
+                                      "0.01, 0.0009765625"));
+  CHECK_THROWS_WITH(plan_of(0.125, 1024, cyclic),
+                    ContainsSubstring("scheduler.base_lr: must not be above optimizer.lr, as lr_scaling scales it, "
+                                      "the highest rate: 0.01, 0.0009765625"));
+  for (const Words& schedule : {cosine, cyclic}) {
+    CHECK_NOTHROW(plan_of(0.125, 64, schedule));
+    CHECK_NOTHROW(plan_of(0.005, 1, schedule));  // above the recipe's lr, not above what it is scaled to
+  }
+}
+
+TEST_CASE("the plan shows the scaled rates of groups and of Muon's AdamW, and scales them once") {
+  const auto plan_of = [](Words words) {
+    words.insert(words.end(), {"optimizer.lr=0.5", "optimizer.lr_scaling=linear", "optimizer.reference_batch=2"});
+    return make_plan(recipe_with(words), kMachine);
+  };
+  const Plan groups = plan_of({"optimizer.groups=[{parameters: [bias], lr: 0.25}]"});
+  CHECK_THAT(plan_text(groups), ContainsSubstring("lr 2, momentum") && ContainsSubstring("bias: lr 1"));
+  const Plan muon = plan_of({"optimizer.name=muon", "optimizer.adamw_lr=0.125"});
+  CHECK_THAT(plan_text(muon), ContainsSubstring("lr 2, momentum") && ContainsSubstring("AdamW with lr 0.5 for"));
+  const auto rates = [](const Plan& plan) {
+    std::set<double> all;
+    for (const auto& [name, settings] : plan.parameter_settings) all.insert(settings.rate);
+    return all;
+  };
+  CHECK(rates(groups) == std::set<double>{0.5, 1});
+  CHECK(rates(muon) == std::set<double>{0.25, 1});
 }
 
 TEST_CASE("lr_scaling and reference_batch go together") {

@@ -1,8 +1,11 @@
 // What a plan says about the settings of several ranks, and which are refused.
 #include "recipe/make_plan.h"
 #include "recipe/plan_text.h"
+#include "recipe/resume.h"
 #include "recipe/validate.h"
 #include "support/catch.h"
+
+#include <functional>
 
 using namespace trainopt;
 using Catch::Matchers::Contains;
@@ -92,4 +95,27 @@ TEST_CASE("a comparison of replicas is planned, reported as useless, or refused"
   CHECK_THAT(problems_of(recipe)[0], Contains("hybrid keeps each weight on one rank only of a machine"));
   recipe.parallel.sharding_strategy = ShardingStrategy::zero2;
   CHECK(problems_of(recipe).empty());
+}
+
+TEST_CASE("a resume reports what ranks do differently from the checkpoint if it may change numbers") {
+  const Recipe stored{};
+  const auto notes = [&](const std::function<void(ParallelConfig&)>& change) {
+    Recipe now = stored;
+    change(now.parallel);
+    return check_resume(stored, now, 2, 2);
+  };
+  const auto note_of = [&](const auto& change) {
+    const auto all = notes(change);
+    REQUIRE(all.size() == 1);
+    return all[0];
+  };
+  const std::string begin = "differs from the checkpoint, so numbers may change from now on: parallel.";
+  CHECK(note_of([](auto& c) { c.sync_batch_norm = true; }) == begin + "sync_batch_norm: true, was false");
+  CHECK_THAT(note_of([](auto& c) { c.gradient_dtype = WireType::bfloat16; }),
+             Contains(begin + "gradient_dtype: \"bfloat16\", was"));
+  CHECK(note_of([](auto& c) { c.sharding_strategy = ShardingStrategy::zero3; }) ==
+        begin + "sharding_strategy: \"zero3\", was \"none\"");
+  CHECK(note_of([](auto& c) { c.pipeline.schedule = PipelineSchedule::gpipe; }) ==
+        begin + "pipeline.schedule: \"gpipe\", was \"1f1b\"");
+  CHECK(notes([](auto& c) { c.check_replicas_every = 3, c.timeout = Duration{9}; }).empty());
 }

@@ -6,6 +6,7 @@
 #include "train/inject.h"
 #include "train/micro_batches.h"
 
+#include <array>
 #include <numeric>
 
 using namespace trainopt;
@@ -135,5 +136,28 @@ TEST_CASE("the pieces of a batch together are the batch") {
     CHECK(ids == batch.sample_ids);
     CHECK(weight == Approx(0.5));
     CHECK(parts.size() <= 7);
+  }
+}
+
+TEST_CASE("ranks that exchange in every piece of a batch make equally many pieces of a short one") {
+  Plan plan = small_plan(1);
+  plan.data.dataset = make_fake_cifar10(14, 1);
+  plan.data.batch_size = 4;
+  plan.data.drop_last = false;
+  plan.data.ranks = 2;
+  const auto pieces_on = [&](int64_t rank, int64_t step) {
+    plan.data.rank = rank;
+    const MicroBatch where = plan.data.schedule().at(step, 0);
+    return pieces_of(make_batch(where, {}, {}, {}), plan, /*pieces=*/2, /*min_items=*/2);
+  };
+  using Pieces = std::array<int64_t, 2>;  // of both ranks
+  const auto pieces = [&](int64_t step) { return Pieces{pieces_on(0, step), pieces_on(1, step)}; };
+  // The last 6 samples: 4 on rank 0, and 2 on rank 1, which cannot be halved.
+  CHECK((pieces(1) == Pieces{2, 1}));
+  for (const auto strategy : {ShardingStrategy::none, ShardingStrategy::zero2, ShardingStrategy::zero3}) {
+    plan.parallel.sharding_strategy = strategy;
+    plan.parallel.sync_batch_norm = strategy == ShardingStrategy::none;
+    CHECK((pieces(0) == Pieces{2, 2}));
+    CHECK((pieces(1) == Pieces{1, 1}));
   }
 }
