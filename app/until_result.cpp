@@ -90,6 +90,31 @@ std::string parts_text(const UntilResult& result) {
                      step_time);
 }
 
+/// Longer training would decide a pair only if it has a run that did not diverge.
+std::string undecided_text(const UntilResult& result, int64_t undecided) {
+  const int64_t hopeless = std::count_if(result.pairs.begin(), result.pairs.end(), [](const UntilPair& pair) {
+    return pair.runs[0].diverged && pair.runs[1].diverged;
+  });
+  std::string lines;
+  if (undecided > hopeless)
+    lines += fmt::format("in {} nobody knows who would have been first: train longer\n",
+                         counted(undecided - hopeless, "pair"));
+  if (hopeless > 0) lines += fmt::format("in {} both runs diverged, so neither was first\n", counted(hopeless, "pair"));
+  return lines;
+}
+
+/// How finely the times of an arm are known; empty if no run arrived.
+std::string resolution_text(const UntilResult& result, size_t arm) {
+  const auto steps = result.median(arm, steps_of);
+  if (!steps) return "";
+  const auto pair = std::find_if(result.pairs.begin(), result.pairs.end(),  // a run that diverged does not say
+                                 [&](const UntilPair& each) { return !each.runs[arm].diverged; });
+  TRAINOPT_CHECK(pair != result.pairs.end());
+  const int64_t resolution = pair->runs[arm].resolution;
+  return fmt::format("{} is evaluated every {}: its times are multiples of {:.0f} % of the median\n",
+                     arm == 0 ? "A" : "B", counted(resolution, "step"), 100 * static_cast<double>(resolution) / *steps);
+}
+
 }  // namespace
 
 Verdict UntilResult::verdict() const {
@@ -160,15 +185,8 @@ std::string until_text(const UntilResult& result) {
     lines += fmt::format("seed {:<6} A {:<24} B {}\n", pair.seed, run_text(pair.runs[0]), run_text(pair.runs[1]));
   lines += fmt::format("\nB {}: time to {}, A ÷ B = {}\n{}", text(result.verdict()), text(result.goal),
                        ratio_text(result), parts_text(result));
-  const TargetRatio ratio = result.ratio();
-  if (ratio.undecided > 0)
-    lines +=
-        fmt::format("in {} nobody knows who would have been first: train longer\n", counted(ratio.undecided, "pair"));
-  for (size_t arm = 0; arm < 2; ++arm)
-    if (const auto steps = result.median(arm, steps_of))
-      lines += fmt::format("{} is evaluated every {}: its times are multiples of {:.0f} % of the median\n",
-                           arm == 0 ? "A" : "B", counted(result.pairs.front().runs[arm].resolution, "step"),
-                           100 * static_cast<double>(result.pairs.front().runs[arm].resolution) / *steps);
+  lines += undecided_text(result, result.ratio().undecided);
+  for (size_t arm = 0; arm < 2; ++arm) lines += resolution_text(result, arm);
   return lines;
 }
 

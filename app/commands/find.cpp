@@ -65,14 +65,13 @@ class BatchFinder {
       throw UserError(fmt::format("not even a batch of {} fits into memory, by forecast", counted(least_, "sample")),
                       ExitCode::memory);
     for (int64_t batch = least_; !over(); batch = std::min(2 * batch, limit)) {
-      runs_.push_back(measure(batch, run_s_));
-      show(runs_.back());
+      if (!take(batch, show)) break;
       if (!runs_.back().failure.empty() || batch == limit) break;
     }
     verify(show);
   }
 
-  /// The largest that ran for the longer time; null if time was up before.
+  /// The largest that ran for the longer time; null if time was up, or the user stopped the search, before.
   std::optional<int64_t> largest() const { return largest_; }
   const std::vector<SizeRun>& runs() const { return runs_; }
   /// The smallest size that no larger one exceeds beyond the noise of both; null if none ran.
@@ -135,7 +134,17 @@ class BatchFinder {
     return good;
   }
 
-  SizeRun measure(int64_t batch, double seconds) {
+  /// Runs this size and adds the result. False: a signal stopped it.
+  bool take(int64_t batch, const std::function<void(const SizeRun&)>& show) {
+    const std::optional<SizeRun> run = measure(batch, run_s_);
+    if (!run) return false;
+    runs_.push_back(*run);
+    show(*run);
+    return true;
+  }
+
+  /// nullopt: a signal ended the run, which says nothing about the size.
+  std::optional<SizeRun> measure(int64_t batch, double seconds) {
     SizeRun run{.batch = batch, .forecast_bytes = forecast(batch)};
     const fs::path folder = folder_ / fmt::format("batch-{}-{}", batch, ++number_);
     create_folders(folder);
@@ -144,8 +153,9 @@ class BatchFinder {
                   fmt::format("data.batch_size={}", batch), fmt::format("train.max_time={}s", seconds)},
                  folder, 1, {.stop = &stop_signal()});
     if (end.code != 0) {
+      if (stop_signal() != 0) return std::nullopt;
       run.failure = failure_of(end);
-      if (!ran_out_of_memory(end) && stop_signal() == 0)
+      if (!ran_out_of_memory(end))
         throw UserError(fmt::format("a batch of {} {}", batch, run.failure), exit_code_of(end));
       return run;
     }
@@ -171,18 +181,18 @@ class BatchFinder {
     for (const SizeRun& run : runs_) (run.failure.empty() ? good : bad) = run.batch;
     while (bad - good > std::max<int64_t>(1, good / 16) && bad > 0 && !over()) {
       const int64_t middle = (good + bad) / 2;
-      runs_.push_back(measure(middle, run_s_));
-      show(runs_.back());
+      if (!take(middle, show)) break;
       (runs_.back().failure.empty() ? good : bad) = middle;
     }
     while (good >= least_ && !over()) {
-      SizeRun longer = measure(good, verify_s_);
-      if (longer.failure.empty()) {
+      const std::optional<SizeRun> longer = measure(good, verify_s_);
+      if (!longer) break;
+      if (longer->failure.empty()) {
         largest_ = good;
         break;
       }
-      runs_.push_back(longer);
-      show(longer);
+      runs_.push_back(*longer);
+      show(*longer);
       good = good * 15 / 16;
     }
     std::stable_sort(runs_.begin(), runs_.end(), [](const SizeRun& a, const SizeRun& b) { return a.batch < b.batch; });
@@ -226,7 +236,8 @@ void print(const BatchFinder& finder, const fs::path& folder) {
   if (const auto largest = finder.largest())
     std::printf("largest that fits  %s, verified in a longer run\n", counted(*largest, "sample").c_str());
   else
-    std::printf("largest that fits  not known: the time was up before it was verified\n");
+    std::printf("largest that fits  not known: %s before it was verified\n",
+                stop_signal() != 0 ? "the search was stopped" : "the time was up");
   if (const auto enough = finder.enough())
     std::printf("throughput         no larger batch is faster than %s, beyond the noise\n",
                 counted(*enough, "sample").c_str());

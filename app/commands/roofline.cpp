@@ -67,10 +67,15 @@ class RooflineSession {
     const Json had =
         member_.from_rank_0("roofline", [&] { return Json(roofline ? exchanges_known(*roofline) : false); });
     if (member_.is_first() && !roofline) roofline = measure(key, cache);
-    if (!member_.is_single() && !had.get<bool>()) add_exchanges(roofline);
+    if (const int signal = stopped(); signal != 0) return 128 + signal;
+    if (!member_.is_single() && !had.get<bool>()) {
+      add_exchanges(roofline);
+      if (const int signal = stopped(); signal != 0) return 128 + signal;
+    }
     if (!member_.is_first()) return 0;
     store(cache, *roofline);
     const auto limits = has_recipe_ ? std::optional(limits_of_job(*roofline)) : std::nullopt;
+    if (stop_signal() != 0) return 128 + stop_signal();  // the machine's peaks are complete, and kept
     if (arguments_.json)
       print_json(json_of(*roofline, limits));
     else
@@ -86,14 +91,21 @@ class RooflineSession {
     if (!context_.output.quiet && !arguments_.json) spdlog::info("measuring {}", what);
   }
 
-  Roofline measure(const RooflineKey& key, const std::filesystem::path& cache) const {
+  /// The signal by which rank 0 was stopped, 0 for none: ranks that decided alone would wait for those that had
+  /// stopped. Every rank must call it.
+  int stopped() {
+    return member_.from_rank_0("signal", [] { return Json(stop_signal().load()); }).get<int>();
+  }
+
+  /// nullopt: a signal stopped it.
+  std::optional<Roofline> measure(const RooflineKey& key, const std::filesystem::path& cache) const {
     at::set_num_threads(allowed_cores());  // launchers set fewer
     create_folders(cache / "trainopt");
-    Roofline roofline = measure_machine(plan_.device, key,
-                                        {.disk_folder = disk_folder(cache),
-                                         .seconds = arguments_.seconds,
-                                         .progress = [this](const std::string& what) { say(what); }});
-    return roofline;
+    return measure_machine(plan_.device, key,
+                           {.disk_folder = disk_folder(cache),
+                            .seconds = arguments_.seconds,
+                            .progress = [this](const std::string& what) { say(what); },
+                            .stop = &stop_signal()});
   }
 
   /// Where the recipe's runs would go, if it is there.
@@ -111,17 +123,20 @@ class RooflineSession {
     if (roofline) roofline->exchanges[job()] = peaks;
   }
 
+  /// Incomplete if a signal stopped it.
   JobLimits limits_of_job(const Roofline& roofline) const {
     at::set_num_threads(plan_.process.num_threads.value_or(plan_.machine.cores));
     JobLimits limits;
     say("the model's operations");
     ModelConfig config = plan_.model.config;
     config.weights.reset();
-    limits.products = measure_products(
-        config, plan_.model.input,
-        {.device = plan_.device, .batch = plan_.data.batch_size, .memory_format = plan_.tensor_format.memory_format});
+    limits.products = measure_products(config, plan_.model.input,
+                                       {.device = plan_.device,
+                                        .batch = plan_.data.batch_size,
+                                        .memory_format = plan_.tensor_format.memory_format,
+                                        .stop = &stop_signal()});
     limits.units = unit_limits_of(plan_, roofline);
-    if (plan_.data.dataset && !plan_.data.device_dataset) {
+    if (plan_.data.dataset && !plan_.data.device_dataset && stop_signal() == 0) {
       say("the loader");
       limits.loader =
           run_loader_bench(*make_loader(plan_.data, plan_.loader, {.format = plan_.tensor_format}), {.seconds = 3});

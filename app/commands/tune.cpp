@@ -143,15 +143,28 @@ class TuneSession {
 
   fs::path state_file() const { return folder_ / "tuning.json"; }
 
+  /// Of the tuning that was begun in this folder. Throws UserError.
+  Tuning begun() const try {
+    const Json state = parse_json(read_file(state_file(), ExitCode::data));
+    if (state.at("recipe") != recipe_yaml(recipe_) || state.at("goal") != word_of(goal_))
+      throw UserError("the tuning in this folder is of another recipe or goal; name another --run-dir: " +
+                      arguments_.run_dir);
+    const int64_t ranks = state.value("ranks", int64_t{1});  // earlier versions did not write it
+    if (ranks != ranks_)
+      throw UserError(fmt::format("the tuning in this folder is of {}, this one of {}; name another --run-dir: {}",
+                                  counted(ranks, "rank"), ranks_, arguments_.run_dir));
+    return tuning_from(state);
+  } catch (const Json::exception& error) {
+    throw UserError(
+        fmt::format("{} is damaged; name another --run-dir: {}", state_file().string(), json_problem(error)),
+        ExitCode::data);
+  }
+
   /// A new folder, or that of the same tuning, which then continues.
   void open_folder() {
     if (!arguments_.run_dir.empty() && fs::exists(fs::path(arguments_.run_dir) / "tuning.json")) {
       folder_ = fs::absolute(arguments_.run_dir);
-      const Json state = parse_json(read_file(state_file(), ExitCode::data));
-      if (state.at("recipe") != recipe_yaml(recipe_) || state.at("goal") != word_of(goal_))
-        throw UserError("the tuning in this folder is of another recipe or goal; name another --run-dir: " +
-                        arguments_.run_dir);
-      tuning_ = tuning_from(state);
+      tuning_ = begun();
       say(fmt::format("continuing after {}", counted(std::ssize(tuning_.steps), "trial")));
       return;
     }
@@ -166,6 +179,7 @@ class TuneSession {
     Json state = to_json(tuning);
     state["recipe"] = recipe_yaml(recipe_);
     state["goal"] = word_of(goal_);
+    state["ranks"] = ranks_;
     write_file(state_file(), json_text(state, 2) + "\n");
     write_file(folder_ / "result.json", json_text(result_of(tuning, last), 2) + "\n");
     write_file(folder_ / "steps.md", text_.table_of(tuning));
@@ -191,12 +205,20 @@ class TuneSession {
     return result;
   }
 
+  std::string outcome() const {
+    if (const Words change = tuning_.change(); !change.empty()) return "kept: " + text_of(change);
+    if (!tuning_.steps.empty()) return "no change paid";
+    if (tuning_.ended == kTuningStopped) return "no trial was completed";
+    if (tuning_.ended != kTuningTimeIsUp) return "nothing was tried: no allowed change is expected to help";
+    const char* peaks = goal_ == TuningGoal::memory ? "" : "the machine's peaks and ";
+    return fmt::format("nothing was tried: the time was spent on {}the diagnosis; raise --budget", peaks);
+  }
+
   void print(const std::optional<CommandBench::Final>& last) const {
     for (const Candidate& each : tuning_.not_allowed)
       say(fmt::format("not tried without --allow new_math, because it changes the training: {} ({})",
                       text_of(each.change), each.what));
-    const Words change = tuning_.change();
-    std::string text = change.empty() ? "no change paid" : "kept: " + text_of(change);
+    std::string text = outcome();
     if (last) text += "\n" + text_.final_text(*last);
     std::printf("\n%s\n%s; %s has tuned.yaml, steps.md and result.json\n", text.c_str(), tuning_.ended.c_str(),
                 folder_.c_str());

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <optional>
 
 namespace trainopt::report {
 namespace {
@@ -15,6 +16,34 @@ size_t columns_for(size_t runs) {
   return 128;
 }
 
+/// nullopt: it has no page. Other results than comparisons have arms, too, but say their kind.
+std::optional<ResultKind> kind_of(const Json& result) {
+  if (result.contains("switches")) return ResultKind::ablation;
+  if (result.contains("each")) return ResultKind::rotation;
+  if (result.contains("no_verdict")) return ResultKind::against;
+  if (result.contains("rates")) return ResultKind::rate_range;
+  if (result.contains("arms") && !result.contains("kind")) return ResultKind::comparison;
+  return std::nullopt;
+}
+
+/// For a result without a page: the command that made it, and the file to read instead.
+[[noreturn]] void refuse_result(const std::filesystem::path& path, const Json& result) {
+  const auto refuse = [&](const char* command, const char* file) {
+    throw UserError(fmt::format("{} is the result of {}, which has no page; read {}", path.string(), command,
+                                (path / file).string()),
+                    ExitCode::data);
+  };
+  const Json kind = result.value("kind", Json());
+  if (kind == "until") refuse("compare --until target", "report.txt");
+  if (kind == "ablate until") refuse("ablate --until target", "report.txt");
+  if (result.contains("steps") && result.contains("change")) refuse("tune", "steps.md");
+  if (result.contains("sizes") && result.contains("largest")) refuse("find batch", "result.json");
+  throw UserError(
+      fmt::format("{}: result.json is not the result of compare, ablate or find lr, which alone have a page",
+                  path.string()),
+      ExitCode::data);
+}
+
 ResultFolder read_result(const std::filesystem::path& path) {
   ResultFolder folder{.path = path, .result = {}, .environment = {}, .notes = {}};
   folder.result = read_json(path / "result.json", folder.notes);
@@ -23,12 +52,9 @@ ResultFolder read_result(const std::filesystem::path& path) {
                                 folder.notes.empty() ? "it is not a JSON object" : folder.notes.front()),
                     ExitCode::data);
   folder.environment = read_json(path / "environment.json", folder.notes);
-  const Json& result = folder.result;
-  folder.kind = result.contains("switches")     ? ResultKind::ablation
-                : result.contains("each")       ? ResultKind::rotation
-                : result.contains("no_verdict") ? ResultKind::against
-                : result.contains("rates")      ? ResultKind::rate_range
-                                                : ResultKind::comparison;
+  const auto kind = kind_of(folder.result);
+  if (!kind) refuse_result(path, folder.result);
+  folder.kind = *kind;
   return folder;
 }
 

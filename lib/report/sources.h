@@ -32,7 +32,7 @@ struct LadderFolder {
 
 using Source = std::variant<RunFolder, ResultFolder, LadderFolder>;
 
-/// Throws UserError(data) for a folder that is none of these.
+/// Throws UserError(data) for a folder that is none of these, such as the result of tune, and says what it is.
 std::vector<Source> read_sources(const std::vector<std::filesystem::path>& folders);
 
 /// "10-all" after "2a-pin-memory".

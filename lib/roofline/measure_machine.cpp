@@ -1,5 +1,6 @@
 #include "roofline/measure_machine.h"
 
+#include "base/clock.h"
 #include "base/file_calls.h"
 #include "base/philox.h"
 #include "device/backend_settings.h"
@@ -167,6 +168,44 @@ DiskRates disk_rates(const std::filesystem::path& folder, double seconds) {
   return rates;
 }
 
+void say(const MeasureMachine& options, const std::string& what) {
+  if (options.progress) options.progress(what);
+}
+
+void measure_disk(const MeasureMachine& options, Roofline& roofline) {
+  try {
+    const DiskRates disk = disk_rates(options.disk_folder, options.seconds);
+    roofline.disk_read_bytes_per_s = disk.read;
+    roofline.disk_write_bytes_per_s = disk.write;
+  } catch (const FileError& error) {  // named recovery: a full disk leaves the other peaks
+    say(options, fmt::format("no disk: {}", error.what()));
+  }
+}
+
+struct Measurement {
+  std::string what;
+  std::function<void(Roofline&)> measure;
+};
+
+/// In the order in which they are made. They refer to `options`.
+std::vector<Measurement> measurements_of(c10::Device device, const MeasureMachine& options) {
+  const double seconds = options.seconds;
+  std::vector<Measurement> all;
+  for (const ProductType& type : product_types(device))
+    all.push_back({type.name + " products",
+                   [=](Roofline& roofline) { roofline.products[type.name] = product_peak(device, type, seconds); }});
+  all.push_back({"memory", [=](Roofline& roofline) { roofline.memory_bytes_per_s = memory_rate(device, seconds); }});
+  if (!device.is_cpu())
+    all.push_back({"copies from host to device", [=](Roofline& roofline) {
+                     roofline.pageable_copy_bytes_per_s = host_copy_rate(device, /*pinned=*/false, seconds);
+                     roofline.pinned_copy_bytes_per_s = host_copy_rate(device, /*pinned=*/true, seconds);
+                   }});
+  all.push_back({"small operations", [=](Roofline& roofline) { roofline.operation_us = operation_us(device); }});
+  all.push_back({"page faults", [](Roofline& roofline) { roofline.page_fault_us = page_fault_us(); }});
+  all.push_back({"disk", [&options](Roofline& roofline) { measure_disk(options, roofline); }});
+  return all;
+}
+
 }  // namespace
 
 RooflineKey roofline_key(c10::Device device, const std::string& program) {
@@ -183,35 +222,14 @@ RooflineKey roofline_key(c10::Device device, const std::string& program) {
   return key;
 }
 
-Roofline measure_machine(c10::Device device, const RooflineKey& key, const MeasureMachine& options) {
+std::optional<Roofline> measure_machine(c10::Device device, const RooflineKey& key, const MeasureMachine& options) {
   const auto began = Clock::now();
-  const auto next = [&](const std::string& what) {
-    if (options.progress) options.progress(what);
-  };
   const c10::NoGradGuard no_gradients;
   Roofline roofline{.key = key};
-  for (const ProductType& type : product_types(device)) {
-    next(type.name + " products");
-    roofline.products[type.name] = product_peak(device, type, options.seconds);
-  }
-  next("memory");
-  roofline.memory_bytes_per_s = memory_rate(device, options.seconds);
-  if (!device.is_cpu()) {
-    next("copies from host to device");
-    roofline.pageable_copy_bytes_per_s = host_copy_rate(device, /*pinned=*/false, options.seconds);
-    roofline.pinned_copy_bytes_per_s = host_copy_rate(device, /*pinned=*/true, options.seconds);
-  }
-  next("small operations");
-  roofline.operation_us = operation_us(device);
-  next("page faults");
-  roofline.page_fault_us = page_fault_us();
-  next("disk");
-  try {
-    const DiskRates disk = disk_rates(options.disk_folder, options.seconds);
-    roofline.disk_read_bytes_per_s = disk.read;
-    roofline.disk_write_bytes_per_s = disk.write;
-  } catch (const FileError& error) {  // named recovery: a full disk leaves the other peaks
-    next(fmt::format("no disk: {}", error.what()));
+  for (const Measurement& each : measurements_of(device, options)) {
+    if (options.stop && *options.stop != 0) return std::nullopt;
+    say(options, each.what);
+    each.measure(roofline);
   }
   roofline.disk_folder = std::filesystem::absolute(options.disk_folder).string();
   roofline.wall_s = seconds_since(began);

@@ -5,8 +5,10 @@
 
 #include <c10/core/Device.h>
 
+#include <atomic>
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <string>
 
 namespace trainopt {
@@ -19,9 +21,11 @@ struct MeasureMachine {
   double seconds = 2;                 ///< about so long for each peak
   /// Called with what is measured next; may be empty.
   std::function<void(const std::string&)> progress = {};
+  const std::atomic<int>* stop = nullptr;  ///< once it is a signal's number, nothing more is measured
 };
 
-/// Everything but the exchanges. Memory that is not there, such as for a large copy, is not asked for.
-Roofline measure_machine(c10::Device device, const RooflineKey& key, const MeasureMachine& options);
+/// Everything but the exchanges. Memory that is not there, such as for a large copy, is not asked for. nullopt: it was
+/// stopped before the end.
+std::optional<Roofline> measure_machine(c10::Device device, const RooflineKey& key, const MeasureMachine& options);
 
 }  // namespace trainopt

@@ -26,6 +26,7 @@ class Measurer {
 
   void measure(const std::string& operation, const std::string& shape, double flops,
                const std::vector<at::Tensor>& like, const Compute& compute) const {
+    if (options_.stop && *options_.stop != 0) return;
     const auto known = std::find_if(found_.begin(), found_.end(), [&](const ModelProduct& each) {
       return each.operation == operation && each.shape == shape;
     });

@@ -7,6 +7,7 @@
 #include <c10/core/Device.h>
 #include <c10/core/MemoryFormat.h>
 
+#include <atomic>
 #include <map>
 #include <string>
 #include <vector>
@@ -32,7 +33,8 @@ struct MeasureProducts {
   int64_t batch = 1;
   c10::MemoryFormat memory_format = c10::MemoryFormat::Contiguous;
   std::vector<c10::ScalarType> types{c10::ScalarType::Float, c10::ScalarType::BFloat16};
-  double seconds = 0.3;  ///< of each shape and type
+  double seconds = 0.3;                    ///< of each shape and type
+  const std::atomic<int>* stop = nullptr;  ///< once it is a signal's number, no further shape is measured
 };
 
 /// With libtorch's operations, in the order of their first use. The model itself runs on the meta device: only one

@@ -71,7 +71,7 @@ class Tuner {
       if (step->kept) go_on_from(diagnosis);
       keep(tuning_);
     }
-    if (tuning_.ended.empty()) tuning_.ended = bench_.stopped() ? "stopped" : "the time is up";
+    if (tuning_.ended.empty()) tuning_.ended = bench_.stopped() ? kTuningStopped : kTuningTimeIsUp;
     keep(tuning_);
     return std::move(tuning_);
   }

@@ -66,6 +66,10 @@ struct TuningOptions {
   bool allow_new_math = false;  ///< try what changes the training
 };
 
+/// Values of Tuning::ended that commands ask for.
+inline constexpr const char* kTuningTimeIsUp = "the time is up";
+inline constexpr const char* kTuningStopped = "stopped";
+
 struct Tuning {
   std::vector<TuningStep> steps;
   std::vector<std::string> limits;     ///< of each diagnosis

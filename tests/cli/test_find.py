@@ -1,10 +1,11 @@
 """trainopt find batch, and find lr."""
 
 import json
+import signal
 
 import pytest
 import yaml
-from conftest import TINY
+from conftest import TINY, wait_until
 
 
 def test_the_largest_batch_and_where_growth_ends(trainopt):
@@ -29,6 +30,19 @@ def test_memory_ends_the_search(trainopt):
     assert answer["largest"] is None, "the time was up"
     forecasts = [size["forecast_bytes"] for size in answer["sizes"]]
     assert forecasts == sorted(forecasts), answer
+
+
+def test_a_stopped_search_says_so(trainopt):
+    """Ctrl-C during the first run, which is then no failure."""
+    trainopt.write("tiny.yaml", TINY)
+    process = trainopt.start("find", "batch", "tiny.yaml", "--budget", "100s", "--run-dir", "out")
+    wait_until((trainopt.folder / "out/batch-1-1/run/metrics.jsonl").exists, process)
+    process.send_signal(signal.SIGINT)
+    out, errors = process.communicate(timeout=60)
+    assert process.returncode == 128 + signal.SIGINT, errors
+    assert "not known: the search was stopped" in out and "time was up" not in out and "failed" not in out, out
+    answer = json.loads((trainopt.folder / "out/result.json").read_text())
+    assert answer["sizes"] == [] and answer["largest"] is None, answer
 
 
 def test_bad_input(trainopt):

@@ -384,6 +384,22 @@ def test_bad_input_gets_one_sentence(trainopt, arguments, code, message):
     assert done.out == "" and message in done.err and done.err.count("\n") == 1, done
 
 
+@pytest.mark.parametrize(
+    "result, command, file",
+    [
+        ({"kind": "until", "arms": {"a": {}, "b": {}}, "pairs": []}, "compare --until target", "report.txt"),
+        ({"kind": "ablate until", "parts": []}, "ablate --until target", "report.txt"),
+        ({"change": [], "steps": []}, "tune", "steps.md"),
+        ({"largest": None, "sizes": []}, "find batch", "result.json"),
+    ],
+)
+def test_a_result_without_a_page_says_what_it_is(trainopt, result, command, file):
+    trainopt.write("out/result.json", json.dumps(result))
+    says = [f"out is the result of {command}, which has no page; read out/{file}"]
+    trainopt.refused("report", "out", code=3, says=says)
+    assert not (trainopt.folder / "out/report.html").exists()
+
+
 def test_a_page_that_cannot_be_written_does_not_fail_the_run(trainopt):
     trainopt.write("tiny.yaml", TINY)
     blocked = trainopt.folder / "out"

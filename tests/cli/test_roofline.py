@@ -1,10 +1,11 @@
 """trainopt roofline, what runs make of it, and what limits a run."""
 
 import json
+import signal
 
 import pytest
 
-from conftest import TINY, records, summary
+from conftest import TINY, records, summary, wait_until
 
 QUICK = ("roofline", "--seconds", "0.05")
 
@@ -97,6 +98,17 @@ def test_exchanges_of_two_ranks(trainopt):
         "send",
     }, result
     assert all(peak["seconds"] > 0 and peak["sent_bytes_per_s"] > 0 for peak in peaks)
+
+
+@pytest.mark.parametrize("launcher", [(), ("launch", "-n", "2", "--")], ids=["alone", "two-ranks"])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_stopped_measurement_keeps_nothing(trainopt, launcher, number):
+    process = trainopt.start(*launcher, "roofline", "--seconds", "1", "--json")
+    wait_until((trainopt.folder / ".cache/trainopt").exists, process)
+    process.send_signal(number)
+    out, errors = process.communicate(timeout=60)
+    assert (process.returncode, out) == (128 + number, ""), errors
+    assert not (trainopt.folder / ".cache/trainopt/roofline").exists(), errors
 
 
 def test_without_a_place_to_keep_it(trainopt):

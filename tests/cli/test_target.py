@@ -125,6 +125,35 @@ def test_a_recipe_that_never_arrives_costs(trainopt, recipe):
         assert result["verdict"] == "costs" and result["interval"] == [0, 0]
 
 
+# Learnt in two steps: black images of one class. A white one makes the weights infinite.
+BLACK = """\
+name: black
+device: cpu
+model: {name: mlp, hidden: [8], num_classes: 10}
+data: {dataset: cifar10, path: ., batch_size: 4, transforms: [{resize: 8}, {normalize: {mean: 0, std: 1.0e-38}}]}
+optimizer: {name: sgd, momentum: 0, lr: 1000}
+train: {max_steps: 8, target: {top1_pct: 100}}
+evaluation: {every_n_steps: 2}
+"""
+
+
+def test_runs_of_one_seed_that_diverge(trainopt):
+    """The white image is in the first batch of the first seed only."""
+    black, white = bytes(3073), bytes([0]) + b"\xff" * 3072
+    for name in ("data_batch_1.bin", "test_batch.bin"):
+        trainopt.write(name, black * 512)
+    trainopt.write("black.yaml", BLACK)
+    assert trainopt("run", "black.yaml", "--inject", "nan@1", "--run-dir", "run").code == 6
+    first = json.loads((trainopt.folder / "run/nonfinite.jsonl").read_text().splitlines()[0])["sample_ids"][0]
+    trainopt.write("data_batch_1.bin", black * first + white + black * (511 - first))
+    words = ("--with", "optimizer.lr=2000", "--until", "target", "--level", "50%", "--seeds", "2", "--run-dir", "out")
+    run = ok(trainopt("compare", "black.yaml", *words))
+    pairs = json.loads((trainopt.folder / "out/result.json").read_text())["pairs"]
+    assert [(pair["a"]["diverged"], pair["b"]["diverged"]) for pair in pairs] == [(True, True), (False, False)], run
+    assert run.out.count("is evaluated every 2 steps") == 2, run
+    assert "in 1 pair both runs diverged" in run.out and "train longer" not in run.out, run
+
+
 @pytest.mark.parametrize(
     "words, expected",
     [

@@ -78,6 +78,37 @@ def test_a_stopped_trial_does_not_count(trainopt):
     assert process.returncode == 128 + signal.SIGINT, errors
     state = state_of(trainopt.folder / "out")
     assert state["steps"] == [] and state["ended"] == "stopped", state
+    assert "no trial was completed" in out and "no change paid" not in out, out
+    again = ("tune", "bad.yaml", "--run-dir", "out")
+    trainopt.refused(*again, "--ranks", "2", says=["is of 1 rank, this one of 2"])
+    trainopt.write("out/tuning.json", json.dumps(state | {"ranks": 2}))
+    trainopt.refused(*again, says=["is of 2 ranks, this one of 1"])
+    del state["ranks"]  # as earlier versions wrote it
+    trainopt.write("out/tuning.json", json.dumps(state))
+    trainopt.refused(*again, "--ranks", "2", says=["is of 1 rank, this one of 2"])
+    del state["steps"]
+    trainopt.write("out/tuning.json", json.dumps(state))
+    trainopt.refused(*again, code=3, says=["out/tuning.json is damaged", "steps"])
+
+
+@pytest.mark.full
+def test_time_that_is_up_before_the_first_trial(trainopt):
+    """Steps of thousands of micro-batches need the long diagnosis, which leaves too little for a trial."""
+    trainopt.write("bad.yaml", BAD)
+    assert trainopt(*ROOFLINE).code == 0
+    words = ("data.size=100000", "train.gradient_accumulation_steps=8000", "--budget", "30s", "--run-dir", "out")
+    result = trainopt("tune", "bad.yaml", *words)
+    assert result.code == 0 and state_of(trainopt.folder / "out")["steps"] == [], result
+    assert "nothing was tried: the time was spent on" in result.out and "raise --budget" in result.out, result
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[]", '{"recipe": 1', '{"recipe": "", "goal": "speed"'])
+def test_a_damaged_state_is_refused(trainopt, text):
+    trainopt.write("bad.yaml", BAD)
+    trainopt.write("out/tuning.json", text)
+    result = trainopt.refused("tune", "bad.yaml", "--run-dir", "out", code=3, says=["out/tuning.json is damaged"])
+    assert len(result.err.splitlines()) == 1 and "json.exception" not in result.err, result
+    assert (trainopt.folder / "out/tuning.json").read_text() == text
 
 
 @pytest.mark.full

@@ -160,3 +160,28 @@ TEST_CASE("folders are recognized") {
   for (const char* name : {"empty", "damaged", "nowhere"})
     CHECK_THROWS_AS(read_sources({folder.path() / name}), UserError);
 }
+
+TEST_CASE("a result that has no page is refused with its name and the file to read") {
+  const TemporaryFolder folder;
+  const auto refusal = [&](const char* name, const char* result) -> std::string {
+    create_folders(folder.path() / name);
+    write_file(folder.path() / name / "result.json", result);
+    try {
+      read_sources({folder.path() / name});
+    } catch (const UserError& error) {
+      CHECK(error.code() == ExitCode::data);
+      return error.what();
+    }
+    return "it was read";
+  };
+  CHECK(refusal("until", R"({"kind": "until", "verdict": "pays", "arms": {"a": {}, "b": {}}, "pairs": []})") ==
+        fmt::format("{0}/until is the result of compare --until target, which has no page; read {0}/until/report.txt",
+                    folder.path().string()));
+  CHECK(refusal("parts", R"({"kind": "ablate until", "parts": []})").find("ablate --until target") !=
+        std::string::npos);
+  CHECK(refusal("tuned", R"({"ratio": 1.0, "change": [], "limits": [], "steps": []})").ends_with("tuned/steps.md"));
+  CHECK(refusal("batch", R"({"largest": 8, "enough": 4, "sizes": []})").find("of find batch, which") !=
+        std::string::npos);
+  for (const char* unknown : {"{}", R"({"kind": 7, "arms": {}})", R"({"verdict": "pays"})"})
+    CHECK(refusal("unknown", unknown).find("which alone have a page") != std::string::npos);
+}

@@ -53,9 +53,11 @@ TEST_CASE("the CPU's peaks are measured") {
   const TemporaryFolder folder;
   const RooflineKey key = roofline_key(at::kCPU, "1.0");
   std::vector<std::string> said;
-  const Roofline roofline = measure_machine(
+  const auto measured = measure_machine(
       at::kCPU, key,
       {.disk_folder = folder.path(), .seconds = 0.01, .progress = [&](const auto& what) { said.push_back(what); }});
+  REQUIRE(measured);
+  const Roofline& roofline = *measured;
   for (const char* type : {"float32", "bfloat16"}) {
     REQUIRE(roofline.products.contains(type));
     CHECK(roofline.products.at(type).flops_per_s > 1e6);
@@ -69,6 +71,23 @@ TEST_CASE("the CPU's peaks are measured") {
   CHECK_FALSE(roofline.pinned_copy_bytes_per_s);  // a CPU's batches are not copied
   CHECK(std::filesystem::is_empty(folder.path()));
   CHECK(said.size() == 6);
+}
+
+TEST_CASE("a measurement that is stopped has no result") {
+  const TemporaryFolder folder;
+  std::atomic<int> stop = 0;
+  std::vector<std::string> said;
+  const auto measured = measure_machine(at::kCPU, roofline_key(at::kCPU, "1.0"),
+                                        {.disk_folder = folder.path(),
+                                         .seconds = 0.01,
+                                         .progress =
+                                             [&](const auto& what) {
+                                               said.push_back(what);
+                                               if (what == "memory") stop = 2;
+                                             },
+                                         .stop = &stop});
+  CHECK_FALSE(measured);
+  CHECK(said == std::vector<std::string>{"float32 products", "bfloat16 products", "memory"});
 }
 
 TEST_CASE("a data sheet's peak is given for exactly the devices that have one") {
