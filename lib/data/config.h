@@ -154,8 +154,10 @@ void describe(V& v, DataConfig& c) {
           "documents: run forward and backward on the largest possible batch before the first step, so that later "
           "batches find the memory they need.");
   v.field("on_bad_sample", c.on_bad_sample,
-          "Handling of an unreadable sample: error ends the run; substitute logs it and uses another sample.");
-  v.field("max_bad_samples", c.max_bad_samples, "Number of bad samples that may be substituted before the run ends.",
+          "Handling of an unreadable sample: error ends the run; substitute logs it and uses another sample; an "
+          "evaluation leaves it out.");
+  v.field("max_bad_samples", c.max_bad_samples,
+          "Number of different bad samples that each rank may meet before the run ends; evaluation data counts apart.",
           at_least(0));
 }
 

@@ -1,11 +1,23 @@
 #include "data/sample_loader.h"
 
+#include "base/counted.h"
 #include "base/error.h"
 
 #include <fmt/ranges.h>
 #include <spdlog/spdlog.h>
 
 namespace trainopt {
+namespace {
+
+std::string with_reason(const RefusedSample& sample) { return fmt::format("{}: {}", sample.name, sample.reason); }
+
+std::string first_ten(const std::map<int64_t, RefusedSample>& bad) {
+  std::vector<std::string> first;
+  for (auto one = bad.begin(); one != bad.end() && first.size() < 10; ++one) first.push_back(with_reason(one->second));
+  return fmt::format("{}", fmt::join(first, "; "));
+}
+
+}  // namespace
 
 SampleLoader::SampleLoader(std::shared_ptr<const Dataset> dataset, Pipeline pipeline, Sampler sampler, uint64_t seed,
                            BadSamplePolicy policy, const std::vector<RefusedSample>& refused)
@@ -41,19 +53,26 @@ int64_t SampleLoader::load(int64_t epoch, int64_t position, const SamplePlace& p
 
 void SampleLoader::record_bad(int64_t sample, const char* reason) {
   const RefusedSample refused{sample, dataset_->name_of(sample), reason};
-  const auto text = [](const RefusedSample& one) { return fmt::format("{}: {}", one.name, one.reason); };
+  const std::string what = with_reason(refused);
   const std::lock_guard lock(mutex_);
   const bool is_new = bad_.emplace(sample, refused).second;
-  if (!policy_.substitute) throw UserError(fmt::format("cannot use the sample {}", text(refused)), ExitCode::data);
+  if (!policy_.substitute) throw UserError(fmt::format("cannot use the sample {}", what), ExitCode::data);
+  require_within_budget();
+  if (!is_new) return;
+  spdlog::warn("{} {}", policy_.leaves_out ? "the evaluation leaves out" : "another sample takes the place of", what);
+}
+
+/// Called with the lock, and for known samples too: threads that load ahead may have found one too many before a
+/// checkpoint was saved, and the run that resumes from it must end as well.
+void SampleLoader::require_within_budget() const {
   const auto count = static_cast<int64_t>(bad_.size());
-  if (count > policy_.budget || count == dataset_->size()) {
-    std::vector<std::string> first;
-    for (auto bad = bad_.begin(); bad != bad_.end() && first.size() < 10; ++bad) first.push_back(text(bad->second));
-    throw UserError(fmt::format("more bad samples than data.max_bad_samples allows ({}); {} so far, the first: {}",
-                                policy_.budget, count, fmt::join(first, "; ")),
+  if (count == dataset_->size())
+    throw UserError(fmt::format("none of the {} can be used; the first: {}", counted(count, "sample"), first_ten(bad_)),
                     ExitCode::data);
-  }
-  if (is_new) spdlog::warn("another sample takes the place of {}", text(refused));
+  if (count > policy_.budget)
+    throw UserError(fmt::format("more bad samples than data.max_bad_samples allows ({}); {} so far, the first: {}",
+                                policy_.budget, count, first_ten(bad_)),
+                    ExitCode::data);
 }
 
 std::vector<RefusedSample> SampleLoader::bad_samples() const {

@@ -15,7 +15,8 @@ namespace trainopt {
 
 struct BadSamplePolicy {
   bool substitute = false;  ///< false: the first bad sample is an error
-  int64_t budget = 0;       ///< number of distinct samples that may be substituted
+  int64_t budget = 0;       ///< number of distinct samples that may be substituted, in this process
+  bool leaves_out = false;  ///< whoever takes the batches leaves the substitutes out; what is logged says so
   bool one_size = false;    ///< an image of a different size is an error, not a bad sample
 };
 
@@ -34,13 +35,13 @@ class SampleLoader {
     int64_t epoch = -1;  ///< of `order`
     EpochOrder order;
   };
-  /// `refused`: bad samples that the run found before it was resumed; they count towards the budget.
+  /// `refused`: bad samples that this process found before, or before it was resumed; they count towards the budget.
   SampleLoader(std::shared_ptr<const Dataset> dataset, Pipeline pipeline, Sampler sampler, uint64_t seed,
                BadSamplePolicy policy, const std::vector<RefusedSample>& refused = {});
 
   /// Writes the sample at `position` of `epoch`'s order, or its substitute, and returns which one it is.
-  /// Throws UserError(data) naming the file and the reason, or the first ten bad samples if the budget is exceeded;
-  /// also for an image of a different size if the policy requires one size.
+  /// Throws UserError(data) naming the file and the reason, or the first ten bad samples if the budget is exceeded or
+  /// there is no good one; also for an image of a different size if the policy requires one size.
   int64_t load(int64_t epoch, int64_t position, const SamplePlace& place, Scratch& scratch);
 
   /// Announces the sample at `position` of `order`, an epoch's.
@@ -54,6 +55,7 @@ class SampleLoader {
 
  private:
   void record_bad(int64_t sample, const char* reason);
+  void require_within_budget() const;
 
   std::shared_ptr<const Dataset> dataset_;
   Pipeline pipeline_;

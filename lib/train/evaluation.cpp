@@ -1,6 +1,7 @@
 #include "train/evaluation.h"
 
 #include "base/clock.h"
+#include "base/error.h"
 #include "comm/communicator.h"
 #include "device/tensor.h"
 #include "train/plan.h"
@@ -40,40 +41,47 @@ void read_numbers(const Json& json, Result& result) {
   result.perplexity = known("perplexity");
 }
 
-}  // namespace
-
-Json to_json(const EvaluationResult& result) {
-  Json json = numbers_json(result);
-  json["samples"] = result.samples;
-  json["wall_s"] = result.wall_s;
-  if (result.average) json["average"] = numbers_json(*result.average);
-  return json;
+/// Of all ranks.
+int64_t planned_samples(const BatchSchedule& schedule) {
+  int64_t samples = 0;
+  for (int64_t step = 0; step < schedule.steps_per_epoch(); ++step) samples += schedule.at(step, 0).step_items;
+  return samples;
 }
 
-EvaluationResult evaluation_from(const Json& json) {
-  EvaluationResult result;
-  read_numbers(json, result);
-  result.samples = json.at("samples").get<int64_t>();
-  result.wall_s = json.at("wall_s").get<double>();
-  if (json.contains("average")) read_numbers(json.at("average"), result.average.emplace());
-  return result;
+/// Leaves out what was loaded in place of samples that could not be used: it would count twice. `first`: the batch's
+/// position in the epoch's `order`.
+void leave_out_substitutes(Batch& batch, int64_t first, const EpochOrder& order) {
+  std::vector<int64_t> rows, samples;
+  for (int64_t row = 0; row < batch.items; ++row) {
+    const int64_t sample = batch.sample_ids[static_cast<size_t>(row)];
+    if (sample != order(first + row)) continue;
+    rows.push_back(row);
+    samples.push_back(sample);
+  }
+  const auto left = static_cast<int64_t>(rows.size());
+  if (left == batch.items) return;
+  TRAINOPT_CHECK_EQUAL(batch.tokens, 0);  // text is never substituted
+  const at::Tensor index = at::tensor(rows, at::kLong).to(batch.input.device());
+  const auto format = batch.input.suggest_memory_format();
+  batch.input = batch.input.index_select(0, index).contiguous(format);
+  batch.target = batch.target.index_select(0, index);
+  batch.sample_ids = std::move(samples);
+  batch.items = left;
 }
 
-std::optional<EvaluationResult> evaluate(Model& model, Task& task, Precision& precision, const Plan& plan,
-                                         Communicator& communicator, const std::function<bool()>& stopped) {
-  const at::NoGradGuard no_grad;
-  const auto started = Clock::now();
-  const DataPlan& data = plan.evaluation.value().data;
-  const int64_t steps = data.schedule().steps_per_epoch();
-  const auto batches = plan.open_batches(data, {.end = steps});
-  // Sums of loss, top-1 hits, top-5 hits, samples and tokens to predict. They stay on the device until the end, in
-  // double so that millions of samples lose no precision.
-  at::Tensor sums = at::zeros({5}, at::TensorOptions(plan.device).dtype(at::kDouble));
-  for (int64_t step = 0; step < steps; ++step) {
+/// Of this rank: loss, top-1 hits, top-5 hits, samples and tokens to predict; null if stopped. They stay on the device
+/// until the end, in double so that millions of samples lose no precision.
+std::optional<at::Tensor> sums_of(Model& model, Task& task, Precision& precision, const DataPlan& data,
+                                  BatchSource& batches, at::Device device, const std::function<bool()>& stopped) {
+  at::Tensor sums = at::zeros({5}, at::TensorOptions(device).dtype(at::kDouble));
+  const BatchSchedule schedule = data.schedule();
+  const EpochOrder order = data.sampler().order(0);
+  for (int64_t step = 0; step < schedule.steps_per_epoch(); ++step) {
     if (stopped()) return std::nullopt;
-    const Batch batch = batches->next();
-    const bool nothing =
-        batch.items == 0;  // possible in the last batch; the rank must still join the model's collectives
+    Batch batch = batches.next();
+    if (data.bad_samples.substitute) leave_out_substitutes(batch, schedule.at(step, 0).first, order);
+    const bool nothing = batch.items == 0;  // of the last batch, or it was left out; the rank must still join the
+                                            // model's collectives
     const at::Tensor input = nothing ? batch.input.new_zeros(one_of(batch.input)) : batch.input;
     const at::Tensor target = nothing ? batch.target.new_zeros(one_of(batch.target)) : batch.target;
     const auto autocast = precision.autocast();
@@ -85,11 +93,54 @@ std::optional<EvaluationResult> evaluate(Model& model, Task& task, Precision& pr
     sums[3] += batch.items;
     sums[4] += batch.tokens;
   }
-  communicator.all_reduce(sums)->wait();
-  const at::Tensor on_host = sums.to(at::kCPU);
+  return sums;
+}
+
+}  // namespace
+
+Json to_json(const EvaluationResult& result) {
+  Json json = numbers_json(result);
+  json["samples"] = result.samples;
+  if (result.left_out > 0) json["left_out_samples"] = result.left_out;
+  json["wall_s"] = result.wall_s;
+  if (result.average) json["average"] = numbers_json(*result.average);
+  return json;
+}
+
+EvaluationResult evaluation_from(const Json& json) {
+  EvaluationResult result;
+  read_numbers(json, result);
+  result.samples = json.at("samples").get<int64_t>();
+  result.left_out = json.value("left_out_samples", int64_t{0});
+  result.wall_s = json.at("wall_s").get<double>();
+  if (json.contains("average")) read_numbers(json.at("average"), result.average.emplace());
+  return result;
+}
+
+std::optional<EvaluationResult> evaluate(Model& model, Task& task, Precision& precision, const Plan& plan,
+                                         Communicator& communicator, std::vector<RefusedSample>& bad_samples,
+                                         const std::function<bool()>& stopped) {
+  const at::NoGradGuard no_grad;
+  const auto started = Clock::now();
+  DataPlan data = plan.evaluation.value().data;
+  data.bad_samples.leaves_out = true;
+  const auto batches = plan.open_batches(data, {.end = data.schedule().steps_per_epoch()}, bad_samples);
+  std::optional<at::Tensor> sums;
+  try {
+    sums = sums_of(model, task, precision, data, *batches, plan.device, stopped);
+  } catch (...) {
+    bad_samples = batches->bad_samples();  // so that the run still lists them
+    throw;
+  }
+  bad_samples = batches->bad_samples();
+  if (!sums) return std::nullopt;
+  communicator.all_reduce(*sums)->wait();
+  const at::Tensor on_host = sums->to(at::kCPU);
   const double* found = on_host.const_data_ptr<double>();
+  const auto samples = static_cast<int64_t>(found[3]);
   EvaluationResult result{.loss = found[0] / (found[4] > 0 ? found[4] : found[3]),
-                          .samples = static_cast<int64_t>(found[3]),
+                          .samples = samples,
+                          .left_out = planned_samples(data.schedule()) - samples,
                           .wall_s = seconds_since(started)};
   if (task.counts_correct()) {
     result.top1_pct = 100 * found[1] / found[3];

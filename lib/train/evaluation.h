@@ -3,6 +3,7 @@
 #pragma once
 
 #include "base/json.h"
+#include "data/sample_loader.h"
 #include "model/model.h"
 #include "model/task.h"
 
@@ -12,6 +13,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <vector>
 
 namespace trainopt {
 
@@ -26,10 +28,11 @@ struct AverageResult {
 };
 
 struct EvaluationResult {
-  double loss = 0;                           ///< mean over all samples, or over all tokens to predict
+  double loss = 0;                           ///< mean over these samples, or over their tokens to predict
   std::optional<double> top1_pct, top5_pct;  ///< of a classifier
   std::optional<double> perplexity;          ///< of a language model: e to the loss
-  int64_t samples = 0;
+  int64_t samples = 0;                       ///< that were used
+  int64_t left_out = 0;                      ///< that could not be used
   double wall_s = 0;
   std::optional<AverageResult> average;  ///< null without an average
 };
@@ -38,9 +41,12 @@ Json to_json(const EvaluationResult& result);
 /// Inverse of to_json().
 EvaluationResult evaluation_from(const Json& json);
 
-/// Evaluates every sample of the plan's evaluation data once, by all ranks together. Waits for the device. `stopped` is
-/// called before each batch and must return the same on every rank; once it returns true, the result is nullopt.
+/// Evaluates every sample of the plan's evaluation data once, by all ranks together, without those that cannot be used.
+/// Waits for the device. `bad_samples`: those that this rank already knows; it adds those that it finds, also if it
+/// throws. `stopped` is called before each batch and must return the same on every rank; once it returns true, the
+/// result is nullopt.
 std::optional<EvaluationResult> evaluate(Model& model, Task& task, Precision& precision, const Plan& plan,
-                                         Communicator& communicator, const std::function<bool()>& stopped);
+                                         Communicator& communicator, std::vector<RefusedSample>& bad_samples,
+                                         const std::function<bool()>& stopped);
 
 }  // namespace trainopt

@@ -87,22 +87,6 @@ Json to_json(const DataIdentity& identity) {
           {"content", identity.content}};
 }
 
-Json to_json(const RefusedSample& sample) {
-  return {{"sample", sample.sample}, {"name", sample.name}, {"reason", sample.reason}};
-}
-
-Json to_json(const std::vector<RefusedSample>& samples) {
-  Json all = Json::array();
-  for (const auto& sample : samples) all.push_back(to_json(sample));
-  return all;
-}
-
-RefusedSample refused_sample_from(const Json& json) {
-  return {.sample = json.at("sample").get<int64_t>(),
-          .name = json.at("name").get<std::string>(),
-          .reason = json.at("reason").get<std::string>()};
-}
-
 DataIdentity identity_from(const Json& json) {
   return {.kind = json.at("kind").get<std::string>(),
           .samples = json.at("samples").get<int64_t>(),

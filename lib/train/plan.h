@@ -35,11 +35,8 @@
 namespace trainopt {
 
 Json to_json(const DataIdentity& identity);
-Json to_json(const RefusedSample& sample);
-Json to_json(const std::vector<RefusedSample>& samples);
-// Inverses of to_json().
+/// Inverse of to_json().
 DataIdentity identity_from(const Json& json);
-RefusedSample refused_sample_from(const Json& json);
 
 struct ModelPlan {
   ModelConfig config;

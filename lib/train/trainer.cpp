@@ -111,10 +111,12 @@ std::optional<Trainer::MicroBatchResults> Trainer::run_micro_batches(int64_t ste
         results.device_time->start.record(Stream::current(plan_.device));  // excludes the wait for data
       guard_->add_samples(batch.sample_ids);
       at("forward and backward");
-      const int64_t split = outcome_.micro_split;
+      const int64_t wanted = outcome_.micro_split * plan_.stages.micro_batches,
+                    pieces = pieces_of(batch, plan_, wanted, min_micro_batch_size()),
+                    split = std::min(outcome_.micro_split, pieces);
       outcome_.trace.largest_micro_batch =
           std::max(outcome_.trace.largest_micro_batch, (batch.items + split - 1) / split);
-      for (const Batch& micro : split_batch(batch, split * plan_.stages.micro_batches, min_micro_batch_size())) {
+      for (const Batch& micro : split_batch(batch, pieces)) {
         results.record.add(Metric::loss, runner_->micro_step(body_, micro));
       }
       results.samples = batch.step_items;

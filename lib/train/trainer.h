@@ -6,6 +6,7 @@
 #include "comm/communicator.h"
 #include "data/batch_source.h"
 #include "metrics/async_reader.h"
+#include "train/bad_samples.h"
 #include "train/plan.h"
 #include "train/rank_groups.h"
 #include "train/rank_agreement.h"
@@ -103,8 +104,8 @@ class Trainer {
   /// Runs `work` while the model has the averaged weights; false, and nothing done, if there is no average. Every rank
   /// must call it.
   bool with_average(const std::function<void()>& work);
-  /// Bad samples of the training data: those that were substituted, and the one that ended the run.
-  std::vector<RefusedSample> bad_samples() const;
+  /// Samples that were substituted or left out, and the one that ended the run.
+  BadSamples bad_samples() const;
   const Model& model() const { return *model_; }
   const Plan& plan() const { return plan_; }
   const RunOutcome& outcome() const { return outcome_; }
@@ -184,7 +185,7 @@ class Trainer {
   StepMemory memory_;
   std::unique_ptr<StepProfiler> profiler_;
   std::unique_ptr<BatchSource> batches_;
-  std::vector<RefusedSample> bad_samples_;  ///< found by earlier batch sources
+  BadSamples bad_samples_;  ///< of training: those found by earlier batch sources
   Schedule schedule_;
   std::optional<AsyncReader> async_reader_;  ///< set by build(), because it holds page-locked memory
   ForwardContext training_;                  ///< includes the generator for the model's random numbers (dropout)

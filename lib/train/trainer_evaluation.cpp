@@ -19,8 +19,9 @@ void Trainer::evaluate() {
     return ranks_.stopped();
   };
   const auto evaluated = [&] {
-    return evaluate_within_memory(
-        [&] { return trainopt::evaluate(*model_, *task_, *precision_, plan_, *communicator_, stopped); });
+    return evaluate_within_memory([&] {
+      return trainopt::evaluate(*model_, *task_, *precision_, plan_, *communicator_, bad_samples_.evaluation, stopped);
+    });
   };
   auto result = evaluated();
   if (result)

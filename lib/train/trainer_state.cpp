@@ -15,18 +15,28 @@ namespace {
 /// Archive name of a rank's generator state for the model's random numbers.
 std::string random_name(int64_t rank) { return rank == 0 ? "random.model" : fmt::format("random.model.{}", rank); }
 
+/// Whether this precision has state to load. What this rank stores of a checkpoint does not say so: of a pipeline's
+/// stages, all have the loss scale, and only the first one stores it.
+bool has_scales(const Precision& precision) {
+  ArchiveWriter own = ArchiveWriter::of_shapes();
+  precision.save(own);
+  return own.has_under("precision.");
+}
+
 }  // namespace
 
 void Trainer::open_batches() {
-  if (batches_) bad_samples_ = bad_samples();
+  bad_samples_ = bad_samples();
   batches_.reset();  // release its memory first
   const MemoryScope scope({.use = MemoryUse::batches, .phase = "opening the data"});
-  batches_ = plan_.open_batches(plan_.data, {outcome_.steps, plan_.steps}, bad_samples_);
+  batches_ = plan_.open_batches(plan_.data, {outcome_.steps, plan_.steps}, bad_samples_.training);
   forget_storage();
 }
 
-std::vector<RefusedSample> Trainer::bad_samples() const {
-  return batches_ ? batches_->bad_samples() : bad_samples_;  // a source also knows earlier ones
+BadSamples Trainer::bad_samples() const {
+  BadSamples all = bad_samples_;
+  if (batches_) all.training = batches_->bad_samples();  // a source also knows earlier ones
+  return all;
 }
 
 void Trainer::begin_resumed() {
@@ -122,7 +132,7 @@ void Trainer::save(ArchiveWriter& archive) const {
   archive.value("skipped_steps", outcome_.skipped_steps);
   archive.value("micro_split", outcome_.micro_split);
   archive.value("schedule_steps", plan_.schedule_steps);
-  archive.list("bad_samples", to_json(bad_samples()));
+  trainopt::save(bad_samples(), communicator_->position(), archive);
   archive.value("data", to_json(plan_.data.identity()));
   archive.value("evaluation", outcome_.evaluation ? to_json(*outcome_.evaluation) : Json());
   archive.value("evaluated_at", evaluated_at_ ? Json(*evaluated_at_) : Json());
@@ -133,7 +143,7 @@ void Trainer::load(const ArchiveReader& archive) {
   ArchiveWriter expected = ArchiveWriter::of_shapes();
   save(expected);
   // New scales start from their initial values, and those no longer used are dropped; everything else must be present.
-  const bool same_precision = archive.has_under("precision.") == expected.has_under("precision.");
+  const bool same_precision = archive.has_under("precision.") == has_scales(*precision_);
   at::Tensor random_state = training_.generator->get_state();
   const std::string random = random_name(communicator_->rank());
   // Generator states of CPU and GPU differ, and so do those of another number of ranks.
@@ -172,7 +182,7 @@ void Trainer::load(const ArchiveReader& archive) {
         "the learning-rate schedule now ends at step {} instead of {} as in the checkpoint, so the rate jumps here; "
         "scheduler.total_steps can keep its end",
         plan_.schedule_steps, archive.integer("schedule_steps"));
-  for (const auto& bad : archive.value("bad_samples")) bad_samples_.push_back(refused_sample_from(bad));
+  bad_samples_ = load_bad_samples(archive, communicator_->position());
   outcome_.skipped_steps = archive.integer("skipped_steps");
   outcome_.micro_split = archive.integer("micro_split");
   outcome_.wall_s = wall_s_before_ = archive.value("wall_s").get<double>();

@@ -17,11 +17,11 @@ FOLDER = TINY.replace(
 RECORD = 3073
 
 
-def write_images(trainopt, count, side=8):
+def write_images(trainopt, count, side=8, folder="images"):
     """Writes the images, half in each of two classes; returns their names."""
     names = []
     for number in range(count):
-        names.append(trainopt.write(f"images/{number % 2}/{number:04}.png", ""))
+        names.append(trainopt.write(f"{folder}/{number % 2}/{number:04}.png", ""))
         Image.new("RGB", (side, side), (number % 256, 0, 0)).save(trainopt.folder / names[-1])
     return names
 
@@ -89,6 +89,64 @@ def test_more_bad_images_than_allowed(trainopt):
         says=["max_bad_samples allows (12); 13 so far"],
     )
     assert sum(name in result.err.splitlines()[-1] for name in names[:15]) == 10, result
+
+
+def test_no_image_can_be_used(trainopt):
+    """The message does not blame a limit that was not reached."""
+    names = write_images(trainopt, 2)
+    for name in names:
+        trainopt.write(name, b"no picture")
+    trainopt.write("bad.yaml", FOLDER)
+    result = fails(
+        trainopt,
+        "data.on_bad_sample=substitute",
+        "data.max_bad_samples=10",
+        "data.batch_size=1",
+        "data.transforms=[{resize: [8, 8]}]",
+        says=[f"none of the 2 samples can be used; the first: {names[0]}: ", f"; {names[1]}: "],
+    )
+    assert "max_bad_samples" not in result.err, result
+
+
+def lines_of(trainopt, out, name):
+    return [json.loads(line) for line in (trainopt.folder / out / name).read_text().splitlines()]
+
+
+def test_an_evaluation_leaves_out_bad_images(trainopt):
+    """Its result is the one over the readable images, and training counts its own bad images apart."""
+    trained, held = write_images(trainopt, 8), write_images(trainopt, 16, folder="held")
+    write_images(trainopt, 16, folder="fewer")
+    bad = [held[1], held[6]]
+    for name in bad:
+        trainopt.write(name, b"no picture")
+        (trainopt.folder / name.replace("held", "fewer")).unlink()
+    trainopt.write(trained[3], b"no picture")
+    trainopt.write("bad.yaml", FOLDER)
+    keys = ["checkpoint.every_n_steps=3", "data.on_bad_sample=substitute"]
+
+    def run(out, *more, folder="held", allowed=2):
+        where = f"evaluation={{path: {folder}, every_n_steps: 3, batch_size: 4}}"
+        return trainopt("run", "bad.yaml", "--run-dir", out, *keys, where, f"data.max_bad_samples={allowed}", *more)
+
+    whole, fewer = run("whole"), run("fewer-out", folder="fewer")
+    assert (whole.code, fewer.code) == (0, 0), (whole, fewer)
+    results = [lines_of(trainopt, out, "evaluations.jsonl") for out in ("whole", "fewer-out")]
+    for ours, wanted in zip(*results, strict=True):
+        assert ours["samples"] == wanted["samples"] == 14
+        assert ours["left_out_samples"] == 2 and "left_out_samples" not in wanted
+        assert abs(ours["loss"] - wanted["loss"]) <= 1e-6 * wanted["loss"] and ours["top1_pct"] == wanted["top1_pct"]
+    for name in bad:
+        assert whole.err.count(f"the evaluation leaves out {name}") == 1, whole
+    assert whole.err.count("takes the place of") == 1, whole
+
+    listed = [("evaluation", bad[0]), ("evaluation", bad[1]), ("training", trained[3])]
+    more = run("whole", "train.max_steps=9", "checkpoint.resume=auto")
+    assert more.code == 0 and "leaves out" not in more.err, more  # known from the checkpoint
+    assert len(lines_of(trainopt, "whole", "evaluations.jsonl")) == 3
+    assert sorted((line["set"], line["name"]) for line in lines_of(trainopt, "whole", "bad_samples.jsonl")) == listed
+    few = run("few", allowed=1)
+    assert few.code == 3 and "data.max_bad_samples allows (1); 2 so far" in few.err, few
+    assert sorted((line["set"], line["name"]) for line in lines_of(trainopt, "few", "bad_samples.jsonl")) == listed
 
 
 # D6

@@ -499,23 +499,29 @@ def test_an_injected_straggler_changes_no_number(trainopt):
 # Bad samples
 
 
-def test_bad_samples_of_every_rank_are_recorded(trainopt):
+def write_two_bad(trainopt):
     source = sorted((CHECKOUT / "tests/unit/image/files").glob("4*.jpg"))[0]
     for i in range(16):  # unshuffled, in pairs: rank 0 gets the first of each pair, rank 1 the second
         target = trainopt.folder / f"images/{i // 8}/{i:02}.jpg"
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(b"not a picture" if i in (2, 5) else source.read_bytes())
     trainopt.write("tiny.yaml", RECIPE)
-    keys = (
-        "data={dataset: image_folder, path: images, size: null, batch_size: 1, shuffle: false, on_bad_sample: "
-        "substitute, max_bad_samples: 2}",
+
+
+def with_bad(allowed, batch_size=1):
+    return (
+        f"data={{dataset: image_folder, path: images, size: null, batch_size: {batch_size}, shuffle: false, "
+        f"on_bad_sample: substitute, max_bad_samples: {allowed}}}",
         "data.transforms=[{resize: [8, 8]}]",
         "train.max_steps=8",
         "checkpoint.every_n_steps=4",
         "--quiet",
-        "--run-dir",
-        "out",
     )
+
+
+def test_bad_samples_of_every_rank_are_recorded(trainopt):
+    write_two_bad(trainopt)
+    keys = (*with_bad(2), "--run-dir", "out")
     assert launch(trainopt, 2, *keys).code == 0
     lines = [
         json.loads(line)["sample"] for line in (trainopt.folder / "out/bad_samples.jsonl").read_text().splitlines()
@@ -529,6 +535,43 @@ def test_bad_samples_of_every_rank_are_recorded(trainopt):
         json.loads(line)["sample"] for line in (trainopt.folder / "out/bad_samples.jsonl").read_text().splitlines()
     ]
     assert sorted(lines) == [2, 5]
+
+
+def test_a_resumed_rank_counts_its_own_bad_samples(trainopt):
+    """Each rank finds as many as are allowed. With this seed no substitute is bad."""
+    write_two_bad(trainopt)
+    keys = (*with_bad(1), "seed=1")
+    whole = launch(trainopt, 2, *keys, "--run-dir", "whole", "train.max_steps=20")
+    assert whole.code == 0, whole
+    assert launch(trainopt, 2, *keys, "--run-dir", "cut").code == 0
+    rest = launch(trainopt, 2, *keys, "--run-dir", "cut", "train.max_steps=20", "checkpoint.resume=auto")
+    assert rest.code == 0 and "takes the place" not in rest.err, rest
+    state = json.loads((checkpoint(trainopt.folder / "cut", 20) / "state.json").read_text())
+    assert sorted((bad["rank"], bad["sample"]) for bad in state["bad_samples"]) == [(0, 2), (1, 5)]
+    assert losses(trainopt.folder / "cut") == losses(trainopt.folder / "whole")
+    whole_lines, lines = (
+        sorted((trainopt.folder / out / "bad_samples.jsonl").read_text().splitlines()) for out in ("whole", "cut")
+    )
+    assert lines == whole_lines and len(lines) == 2
+
+
+def test_the_evaluation_of_several_ranks_leaves_out_bad_samples(trainopt):
+    """Two ranks with one sample at a time, of which a rank may have none, find what one rank finds."""
+    write_two_bad(trainopt)
+    more = ("seed=1", "evaluation={path: images, every_n_steps: 4}", "--run-dir")
+    alone = trainopt("run", "tiny.yaml", *with_bad(2, batch_size=2), *more, "alone")
+    both = launch(trainopt, 2, *with_bad(2), *more, "both")
+    assert (alone.code, both.code) == (0, 0), (alone, both)
+    one, two = (
+        [json.loads(line) for line in (trainopt.folder / out / "evaluations.jsonl").read_text().splitlines()]
+        for out in ("alone", "both")
+    )
+    for a, b in zip(one, two, strict=True):
+        assert (a["samples"], a["left_out_samples"]) == (b["samples"], b["left_out_samples"]) == (14, 2)
+        assert abs(a["loss"] - b["loss"]) <= 1e-5 * a["loss"] and a["top1_pct"] == b["top1_pct"]
+    lines = [json.loads(line) for line in (trainopt.folder / "both/bad_samples.jsonl").read_text().splitlines()]
+    found = sorted((line["set"], line["sample"]) for line in lines)
+    assert found == [("evaluation", 2), ("evaluation", 5), ("training", 2), ("training", 5)]
 
 
 # Two machines

@@ -1,0 +1,31 @@
+// The samples that a run could not use: those that count towards data.max_bad_samples, and those that it lists.
+#pragma once
+
+#include "base/json.h"
+#include "comm/rank_position.h"
+#include "data/sample_loader.h"
+
+#include <vector>
+
+namespace trainopt {
+
+class ArchiveReader;
+class ArchiveWriter;
+
+/// As one rank knows them.
+struct BadSamples {
+  std::vector<RefusedSample> training, evaluation;  ///< found by this rank; each of the two has the limit to itself
+  Json earlier = Json::array();                     ///< found by ranks that are no more: listed, but no rank's count
+};
+
+/// The lines of bad_samples.jsonl: {"sample": 5, "name": …, "reason": …, "set": "training"}.
+Json to_json(const BadSamples& bad);
+
+/// Saves them as `rank`'s.
+void save(const BadSamples& bad, const RankPosition& rank, ArchiveWriter& archive);
+/// Gives each rank what it found itself, so that a resumed run ends where the uninterrupted one would. After a resume
+/// with another number of ranks nobody is the one who found them: every count starts at 0, and the first rank lists
+/// them all.
+BadSamples load_bad_samples(const ArchiveReader& archive, const RankPosition& rank);
+
+}  // namespace trainopt
