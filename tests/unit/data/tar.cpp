@@ -59,9 +59,9 @@ std::string sample(const std::string& key, const std::string& label = "1") {
 }
 
 /// A file that is not mapped.
-class Far : public DataFile {
+class FarTar : public DataFile {
  public:
-  explicit Far(const std::string& content)
+  explicit FarTar(const std::string& content)
       : DataFile("s3://x/x.tar", static_cast<int64_t>(content.size()), "1"), content_(content) {}
   std::span<const uint8_t> read(int64_t offset, int64_t bytes, std::vector<uint8_t>& scratch) const override {
     scratch.assign(content_.begin() + offset, content_.begin() + offset + bytes);
@@ -187,7 +187,7 @@ TEST_CASE("an index is used only with the file that it was made of") {
 TEST_CASE("reading the headers of a remote tar file leaves a cache in memory to the images") {
   const std::string tar = sample("a") + sample("b") + kEnd;
   MemoryCache cache(std::ssize(tar));
-  const auto file = cache.through(std::make_unique<Far>(tar));
+  const auto file = cache.through(std::make_unique<FarTar>(tar));
   const auto samples = stored_tar_index(*file).samples;
   REQUIRE(samples.size() == 2);
   CHECK(cache.missed_bytes() == 0);
