@@ -42,24 +42,6 @@ TEST_CASE("options are found by section, key or path") {
   CHECK_THROWS_WITH(options_under(all, "schedular"), ContainsSubstring("did you mean 'scheduler'?"));
 }
 
-TEST_CASE("options are found by words of their values and meanings, and by other tools' names") {
-  const auto all = options_of<Recipe>();
-  const auto finds = [&](const std::string& words, const std::string& path) {
-    const auto found = options_under(all, words);
-    INFO(words);
-    CHECK(found.size() < 10);
-    CHECK(std::any_of(found.begin(), found.end(), [&](const OptionHelp& option) { return option.path == path; }));
-  };
-  finds("mixed precision", "optimizations.amp");
-  finds("Flash-Attention", "optimizations.attention");
-  finds("fsdp", "parallel.sharding_strategy");
-  finds("label smoothing", "train.label_smoothing");
-  finds("onecycle", "scheduler.name");
-  CHECK(options_under(all, "optimizations.amp").size() == 1);  // a path is no word
-  CHECK_THROWS_WITH(options_under(all, "data.bach"), ContainsSubstring("no option or section"));
-  CHECK_THROWS_WITH(options_under(all, "mixup"), StartsWith("mixup: batches are not mixed"));
-}
-
 TEST_CASE("the documented recipe loads to the defaults and names every option") {
   const std::string text = documented_yaml<Recipe>();
   INFO(text);

@@ -53,6 +53,23 @@ TEST_CASE("each name that other tools use maps to one key") {
   CHECK(theirs.size() > 100);
 }
 
+TEST_CASE("options are found by words of their values and meanings, and by other tools' names") {
+  const auto all = options_of<Recipe>();
+  const auto finds = [&](const std::string& words, const std::string& path) {
+    const auto found = options_under(all, words);
+    INFO(words);
+    CHECK(found.size() < 10);
+    CHECK(std::any_of(found.begin(), found.end(), [&](const OptionHelp& option) { return option.path == path; }));
+  };
+  finds("mixed precision", "optimizations.amp");
+  finds("Flash-Attention", "optimizations.attention");
+  finds("fsdp", "parallel.sharding_strategy");
+  finds("label smoothing", "train.label_smoothing");
+  finds("onecycle", "scheduler.name");
+  CHECK_THROWS_WITH(options_under(all, "data.bahc"), ContainsSubstring("no option or section"));
+  CHECK_THROWS_WITH(options_under(all, "mixup"), ContainsSubstring("mixup: batches are not mixed"));
+}
+
 TEST_CASE("another model drops the options that it does not have, as another optimizer does") {
   const std::string mlp = "model: {name: mlp, hidden: [64], dropout: 0.5, num_classes: 7}";
   const LoadedRecipe resnet = load_text(mlp, {"model.name=resnet50"});
