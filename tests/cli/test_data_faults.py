@@ -139,7 +139,7 @@ def test_an_evaluation_leaves_out_bad_images(trainopt):
         assert whole.err.count(f"the evaluation leaves out {name}") == 1, whole
     assert whole.err.count("takes the place of") == 1, whole
 
-    listed = [("evaluation", bad[0]), ("evaluation", bad[1]), ("training", trained[3])]
+    listed = sorted([("evaluation", bad[0]), ("evaluation", bad[1]), ("training", trained[3])])
     more = run("whole", "train.max_steps=9", "checkpoint.resume=auto")
     assert more.code == 0 and "leaves out" not in more.err, more  # known from the checkpoint
     assert len(lines_of(trainopt, "whole", "evaluations.jsonl")) == 3

@@ -528,7 +528,8 @@ def test_bad_samples_of_every_rank_are_recorded(trainopt):
     ]
     assert sorted(lines) == [2, 5]
     state = json.loads((checkpoint(trainopt.folder / "out", 4) / "state.json").read_text())
-    assert sorted(bad["sample"] for bad in state["bad_samples"]) == [2, 5]
+    # One that also was the substitute of another rank's counts for both ranks.
+    assert {bad["sample"] for bad in state["bad_samples"]} == {2, 5}
     more = launch(trainopt, 2, *keys, "train.max_steps=12", "checkpoint.resume=auto")
     assert more.code == 0, more  # in the next epoch they are known, and none is counted twice
     lines = [
