@@ -106,7 +106,7 @@ def test_a_stopped_measurement_keeps_nothing(trainopt, launcher, number):
     process = trainopt.start(*launcher, "roofline", "--seconds", "1", "--json")
     wait_until((trainopt.folder / ".cache/trainopt").exists, process)
     process.send_signal(number)
-    out, errors = process.communicate(timeout=60)
+    out, errors = process.communicate(timeout=180)
     assert (process.returncode, out) == (128 + number, ""), errors
     assert not (trainopt.folder / ".cache/trainopt/roofline").exists(), errors
 
