@@ -31,6 +31,7 @@ int64_t largest_token(const TokenFile& file) {
 }
 
 std::optional<int64_t> documents_of(const TokenFile& file) {
+  if (is_remote(file.name())) return {};
   const auto path = ends_path(file.name());
   if (!std::filesystem::exists(path)) return {};
   return static_cast<int64_t>(document_ends(read_file(path, ExitCode::data), file.size(), path.string()).size());

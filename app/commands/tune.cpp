@@ -149,7 +149,7 @@ class TuneSession {
     if (state.at("recipe") != recipe_yaml(recipe_) || state.at("goal") != word_of(goal_))
       throw UserError("the tuning in this folder is of another recipe or goal; name another --run-dir: " +
                       arguments_.run_dir);
-    const int64_t ranks = state.value("ranks", int64_t{1});  // earlier versions did not write it
+    const int64_t ranks = state.value("ranks", ranks_);  // earlier versions did not write it: the user knows
     if (ranks != ranks_)
       throw UserError(fmt::format("the tuning in this folder is of {}, this one of {}; name another --run-dir: {}",
                                   counted(ranks, "rank"), ranks_, arguments_.run_dir));

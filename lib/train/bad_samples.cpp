@@ -46,7 +46,9 @@ BadSamples load_bad_samples(const ArchiveReader& archive, const RankPosition& ra
   const bool same_ranks = archive.values().value("ranks", int64_t{1}) == rank.ranks;
   BadSamples bad;
   for (Json line : archive.value(kBadSamples)) {
-    const int64_t finder = same_ranks ? line.value("rank", kNobody) : kNobody;  // older checkpoints do not name it
+    // Older checkpoints, whose lines have no set, do not name it; with one rank it is known.
+    const int64_t unnamed = rank.ranks == 1 && !line.contains("set") ? 0 : kNobody;
+    const int64_t finder = same_ranks ? line.value("rank", unnamed) : kNobody;
     line.erase("rank");
     line.emplace("set", kTraining);  // older checkpoints have no others
     if (finder == rank.rank)
@@ -55,6 +57,11 @@ BadSamples load_bad_samples(const ArchiveReader& archive, const RankPosition& ra
       append_new(bad.earlier, Json::array({line}));
   }
   return bad;
+}
+
+void stop_counting_evaluation(BadSamples& bad) {
+  add_lines(bad.earlier, kEvaluation, bad.evaluation);
+  bad.evaluation.clear();
 }
 
 }  // namespace trainopt

@@ -27,5 +27,7 @@ void save(const BadSamples& bad, const RankPosition& rank, ArchiveWriter& archiv
 /// with another number of ranks nobody is the one who found them: every count starts at 0, and the first rank lists
 /// them all.
 BadSamples load_bad_samples(const ArchiveReader& archive, const RankPosition& rank);
+/// For a resume with other evaluation data: the samples found in the old data are listed, but no longer counted.
+void stop_counting_evaluation(BadSamples& bad);
 
 }  // namespace trainopt

@@ -23,6 +23,10 @@ bool has_scales(const Precision& precision) {
   return own.has_under("precision.");
 }
 
+Json evaluation_identity(const Plan& plan) {
+  return plan.evaluation ? to_json(plan.evaluation->data.identity()) : Json();
+}
+
 }  // namespace
 
 void Trainer::open_batches() {
@@ -134,6 +138,7 @@ void Trainer::save(ArchiveWriter& archive) const {
   archive.value("schedule_steps", plan_.schedule_steps);
   trainopt::save(bad_samples(), communicator_->position(), archive);
   archive.value("data", to_json(plan_.data.identity()));
+  archive.value("evaluation_data", evaluation_identity(plan_));
   archive.value("evaluation", outcome_.evaluation ? to_json(*outcome_.evaluation) : Json());
   archive.value("evaluated_at", evaluated_at_ ? Json(*evaluated_at_) : Json());
 }
@@ -183,6 +188,8 @@ void Trainer::load(const ArchiveReader& archive) {
         "scheduler.total_steps can keep its end",
         plan_.schedule_steps, archive.integer("schedule_steps"));
   bad_samples_ = load_bad_samples(archive, communicator_->position());
+  if (archive.values().value("evaluation_data", Json()) != evaluation_identity(plan_))
+    stop_counting_evaluation(bad_samples_);
   outcome_.skipped_steps = archive.integer("skipped_steps");
   outcome_.micro_split = archive.integer("micro_split");
   outcome_.wall_s = wall_s_before_ = archive.value("wall_s").get<double>();

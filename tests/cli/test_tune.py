@@ -83,9 +83,6 @@ def test_a_stopped_trial_does_not_count(trainopt):
     trainopt.refused(*again, "--ranks", "2", says=["is of 1 rank, this one of 2"])
     trainopt.write("out/tuning.json", json.dumps(state | {"ranks": 2}))
     trainopt.refused(*again, says=["is of 2 ranks, this one of 1"])
-    del state["ranks"]  # as earlier versions wrote it
-    trainopt.write("out/tuning.json", json.dumps(state))
-    trainopt.refused(*again, "--ranks", "2", says=["is of 1 rank, this one of 2"])
     del state["steps"]
     trainopt.write("out/tuning.json", json.dumps(state))
     trainopt.refused(*again, code=3, says=["out/tuning.json is damaged", "steps"])
