@@ -1,5 +1,6 @@
 #include "app/ablate_until.h"
 
+#include "base/log.h"
 #include "app/run_directory.h"
 #include "app/signals.h"
 #include "base/counted.h"
@@ -8,8 +9,6 @@
 #include "compare/table.h"
 #include "recipe/changed_recipe.h"
 #include "recipe/make_plan.h"
-
-#include <spdlog/spdlog.h>
 
 #include <cstdio>
 
@@ -70,7 +69,7 @@ bool run_seed(std::vector<Part>& parts, const fs::path& folder, int64_t index, c
                                    is_whole ? whole : parts[arm].result.a.recipe, seed);
     if (!run) return false;
     runs[arm] = *run;
-    if (!console.quiet) spdlog::info("seed {}, {}: {}", seed, name, run_text(*run));
+    if (!console.quiet) log_info("seed {}, {}: {}", seed, name, run_text(*run));
   }
   for (size_t i = 0; i < parts.size(); ++i) parts[i].result.pairs.push_back({seed, {runs[i], runs.back()}});
   return true;
@@ -139,7 +138,7 @@ int ablate_until(const Recipe& recipe, int64_t seeds, double level, double min_e
     print_json(parts_json(parts, level));
   else
     std::fputs(parts_text(parts, level).c_str(), stdout);
-  if (!console.quiet) spdlog::info("results are in {}", folder.string());
+  if (!console.quiet) log_info("results are in {}", folder.string());
   return code;
 }
 

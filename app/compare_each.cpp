@@ -1,5 +1,6 @@
 #include "app/compare_each.h"
 
+#include "base/log.h"
 #include "app/measure_session.h"
 #include "app/run_directory.h"
 #include "app/run_plan.h"
@@ -10,8 +11,6 @@
 #include "compare/rotation.h"
 #include "compare/rotation_json.h"
 #include "compare/rotation_text.h"
-
-#include <spdlog/spdlog.h>
 
 #include <cmath>
 #include <cstdio>
@@ -107,7 +106,7 @@ int compare_each(const EachArguments& arguments, const MeasureOptions& measure, 
         rotate(arms, options, until, factory, observer_of(console, explain), keep_with(write));
     remove_first_steps(folder);
     if (!result) {
-      spdlog::warn("stopped before the arms were compared");
+      log_warning("stopped before the arms were compared");
       return 128 + stop_signal();
     }
     const int code = print_rotation(*result, output, colored_output(console));  // first, because the disk may be full

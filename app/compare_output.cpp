@@ -1,5 +1,6 @@
 #include "app/compare_output.h"
 
+#include "base/log.h"
 #include "app/report_page.h"
 #include "app/signals.h"
 
@@ -10,7 +11,7 @@ namespace trainopt {
 Observer observer_of(const OutputOptions& console, Explain explain) {
   return {.report =
               [quiet = console.quiet](const std::string& line) {
-                if (!quiet) spdlog::info("{}", line);
+                if (!quiet) log_info("{}", line);
               },
           .stop = &stop_signal(),
           .explain = std::move(explain)};

@@ -1,12 +1,11 @@
 // What all comparisons share: how a result is printed, gated and kept.
 #pragma once
 
+#include "base/log.h"
 #include "app/arguments.h"
 #include "app/gate.h"
 #include "base/error.h"
 #include "compare/baseline.h"
-
-#include <spdlog/spdlog.h>
 
 #include <filesystem>
 #include <functional>
@@ -38,7 +37,7 @@ std::function<void(const Result&)> keep_with(std::function<void(const Result&)> 
     try {
       write(result);
     } catch (const UserError& error) {  // named recovery: the measurement goes on
-      if (!std::exchange(warned, true)) spdlog::warn("the result so far was not kept: {}", error.what());
+      if (!std::exchange(warned, true)) log_warning("the result so far was not kept: {}", error.what());
     }
   };
 }

@@ -1,10 +1,9 @@
 #include "app/compare_until.h"
 
+#include "base/log.h"
 #include "app/run_directory.h"
 #include "app/signals.h"
 #include "base/files.h"
-
-#include <spdlog/spdlog.h>
 
 #include <cstdio>
 
@@ -35,7 +34,7 @@ std::optional<UntilPair> run_pair(const fs::path& folder, const UntilArguments& 
                                    arm == 0 ? "A" : "B", named.recipe, pair.seed);
     if (!run) return std::nullopt;
     pair.runs[arm] = *run;
-    if (!console.quiet) spdlog::info("seed {}, {}: {}", pair.seed, arm == 0 ? "A" : "B", run_text(*run));
+    if (!console.quiet) log_info("seed {}, {}: {}", pair.seed, arm == 0 ? "A" : "B", run_text(*run));
   }
   return pair;
 }
@@ -73,7 +72,7 @@ int compare_until(const UntilArguments& arguments, const CompareOutput& output, 
     print_json(to_json(result));
   else
     std::fputs(until_text(result).c_str(), stdout);
-  if (!console.quiet) spdlog::info("results are in {}", folder.string());
+  if (!console.quiet) log_info("results are in {}", folder.string());
   return code;
 }
 

@@ -1,12 +1,12 @@
 #include "app/job_member.h"
 
+#include "base/log.h"
 #include "app/version.h"
 #include "base/host_name.h"
 #include "device/process.h"
 
 #include <elf.h>
 #include <link.h>
-#include <spdlog/spdlog.h>
 #include <torch/version.h>
 #include <unistd.h>
 
@@ -85,12 +85,12 @@ std::string build_id() {
 JobMember::JobMember(const Launch& launch, const Recipe& recipe)
     : JobMember(rendezvous_options(launch, recipe.parallel.timeout.seconds), recipe_yaml(recipe)) {
   restarts_ = launch.restarts;
-  if (!launch.notice.empty()) spdlog::warn("{}", launch.notice);
+  if (!launch.notice.empty()) log_warning("{}", launch.notice);
 }
 
 JobMember::JobMember(const Launch& launch, double timeout_s, std::string recipes)
     : JobMember(for_measurement(rendezvous_options(launch, timeout_s)), std::move(recipes)) {
-  if (!launch.notice.empty()) spdlog::warn("{}", launch.notice);
+  if (!launch.notice.empty()) log_warning("{}", launch.notice);
 }
 
 JobMember::JobMember(RendezvousOptions rendezvous, std::string recipes)
@@ -177,14 +177,14 @@ void JobMember::exit_without_other_ranks(int code) {
   })
       .detach();
   left.get_future().wait_for(is_first() ? kExitWait : kExitWait / 5);  // rank 0 lets the others read why first
-  spdlog::default_logger()->flush();
+  flush_log();
   std::fflush(stdout);
   ::_exit(code);
 }
 
 void report_end(const JobMember::End& end, const JobMember& member) {
   if (end.reported_by_other_rank)
-    spdlog::debug("{}", end.message);
+    log_debug("{}", end.message);
   else
     std::fprintf(stderr, "trainopt: rank %d: %s\n", static_cast<int>(member.position().rank), end.message.c_str());
 }

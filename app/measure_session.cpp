@@ -1,13 +1,12 @@
 #include "app/measure_session.h"
 
+#include "base/log.h"
 #include "app/run_plan.h"
 #include "app/signals.h"
 #include "compare/ranked_arms.h"
 #include "device/device.h"
 #include "device/device_allocator.h"
 #include "device/process.h"
-
-#include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <csignal>
@@ -28,13 +27,13 @@ MeasureJob measure_job(std::span<const Recipe> recipes) {
     job.recipes += recipe_yaml(recipe);
   }
   if (std::any_of(recipes.begin(), recipes.end(), [](const Recipe& each) { return each.debug != DebugConfig(); }))
-    spdlog::warn("debug is ignored here: its checks would slow down the steps that are measured");
+    log_warning("debug is ignored here: its checks would slow down the steps that are measured");
   return job;
 }
 
 void warn_of_unused_profiler(std::span<const Recipe> recipes) {
   if (std::any_of(recipes.begin(), recipes.end(), [](const Recipe& recipe) { return recipe.profiler.on; }))
-    spdlog::warn("the profiler stays off: it would slow down some of the measured steps");
+    log_warning("the profiler stays off: it would slow down some of the measured steps");
 }
 
 void refuse_profiler_alone(std::span<const Recipe> recipes) {
@@ -101,7 +100,7 @@ int measure_with(JobMember& member, const Machine& machine, const Environment& e
   constexpr double kThinkingTimeS = 600;  // between turns rank 0 compares tensors and writes results, alone
   const auto channel = member.connect(at::kCPU, kThinkingTimeS);
   if (!member.is_first()) {
-    if (spdlog::get_level() >= spdlog::level::info) spdlog::set_level(spdlog::level::err);  // rank 0 says the same
+    log_only_errors();  // rank 0 says the same
     return serve_arms(channel, mine, duties_of(member));
   }
   RankedArms arms(channel, mine, duties_of(member));
@@ -117,7 +116,7 @@ int run_measurement(const Launch& launch, const MeasureJob& job, const Environme
   try {
     member.emplace(launch, job.timeout_s, job.recipes);
   } catch (const PeerFailed& error) {  // named recovery: another rank reports it
-    spdlog::debug("{}", error.what());
+    log_debug("{}", error.what());
     return static_cast<int>(error.code());
   } catch (const UserError& error) {
     throw UserError(fmt::format("rank {}: {}", launch.position.rank, error.what()), error.code());

@@ -1,5 +1,6 @@
 #include "app/report_page.h"
 
+#include "base/log.h"
 #include "app/explain.h"
 #include "app/version.h"
 #include "base/files.h"
@@ -8,7 +9,6 @@
 #include "report/compose.h"
 
 #include <fmt/chrono.h>
-#include <spdlog/spdlog.h>
 
 #include <ctime>
 #include <fstream>
@@ -71,7 +71,7 @@ void write_own_report(const std::filesystem::path& folder) {
   try {
     write_report({folder}, folder / "report.html");
   } catch (const std::exception& error) {  // named recovery: the result itself is complete
-    spdlog::warn("report.html was not written: {}", explain(error).message);
+    log_warning("report.html was not written: {}", explain(error).message);
   }
 }
 

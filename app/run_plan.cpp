@@ -1,5 +1,6 @@
 #include "app/run_plan.h"
 
+#include "base/log.h"
 #include "app/stored_peaks.h"
 #include "base/counted.h"
 #include "comm/nccl_environment.h"
@@ -11,8 +12,6 @@
 #include "recipe/memory_remedies.h"
 #include "recipe/plan_memory.h"
 #include "recipe/plan_peak.h"
-
-#include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <iterator>
@@ -32,14 +31,14 @@ std::vector<int> allowed_cpus_local_to(at::Device device) {
 void check_memory(const Plan& plan, const JobMember& member) {
   if (plan.memory->fits()) return;
   if (plan.device.is_cpu()) throw UserError(why_it_does_not_fit(plan), ExitCode::memory);
-  if (member.is_first()) spdlog::warn("{}", why_it_does_not_fit(plan));
+  if (member.is_first()) log_warning("{}", why_it_does_not_fit(plan));
 }
 
 }  // namespace
 
 void warn_of_unused_gpu(const Recipe& recipe, const Machine& machine) {
   if (recipe.device == "auto" && !machine.gpu_trouble.empty())
-    spdlog::warn("this job uses the CPU: {}", machine.gpu_trouble);
+    log_warning("this job uses the CPU: {}", machine.gpu_trouble);
 }
 
 Machine machine_of(const JobMember& member, const Environment& environment) {

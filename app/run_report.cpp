@@ -1,5 +1,6 @@
 #include "app/run_report.h"
 
+#include "base/log.h"
 #include "app/not_measured.h"
 #include "app/report_page.h"
 #include "app/run_limit.h"
@@ -17,7 +18,6 @@
 #include "train/memory_report.h"
 #include "train/receipt.h"
 
-#include <spdlog/spdlog.h>
 #include <unistd.h>
 
 #include <cmath>
@@ -146,8 +146,8 @@ void RunReport::not_finite(const NonfiniteStep& event) {
                      {"sample_ids_before", event.sample_ids_before}};
   LineFile file(run_dir_ / kNonfinite);
   file.write(json_text(line) + "\n");
-  spdlog::warn("step {} has non-finite values: {}{}; its samples are in nonfinite.jsonl", event.step, event.action,
-               event.began.empty() ? "" : "; " + event.began);
+  log_warning("step {} has non-finite values: {}{}; its samples are in nonfinite.jsonl", event.step, event.action,
+              event.began.empty() ? "" : "; " + event.began);
 }
 
 void RunReport::save(ArchiveWriter& archive) {
@@ -242,7 +242,7 @@ void RunReport::finish_failed(const Trainer* trainer, const Explained& failure, 
     finish(trainer, trainer ? to_json(trainer->bad_samples()) : Json::array(),
            {"failed", failure.message, static_cast<int>(failure.code)}, seconds_before_training);
   } catch (const std::exception& error) {  // named recovery: the run's own failure is still reported
-    spdlog::error("{}", explain(error).message);
+    log_error("{}", explain(error).message);
   }
 }
 
@@ -261,7 +261,7 @@ void RunReport::write_files(const RunOutcome& outcome, const Json& bad_samples, 
   write_bad_samples(bad_samples);
   const int64_t dropped =
       records_->sinks.dropped_lines() + records_->telemetry.dropped_lines() + records_->evaluations.dropped_lines();
-  if (dropped > 0) spdlog::warn("{} could not be written", counted(dropped, "record line"));
+  if (dropped > 0) log_warning("{} could not be written", counted(dropped, "record line"));
   if (plan_.logging.report) write_own_report(run_dir_);
 }
 

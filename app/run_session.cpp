@@ -24,7 +24,6 @@
 #include "train/memory_snapshot.h"
 #include "train/trainer.h"
 
-#include <spdlog/spdlog.h>
 #include <torch/version.h>
 
 #include <unistd.h>
@@ -40,8 +39,8 @@ void print_plan(const Plan& plan, const OutputOptions& output) {
   std::fflush(stdout);
   if (!output.quiet) return;  // the plan's text reports them
   for (const auto& entry : plan.switches) {
-    if (!entry.outcome.has_effect) spdlog::warn("{} has no effect here: {}", entry.name, entry.outcome.text);
-    if (!entry.doubt.empty()) spdlog::warn("{} is not expected to pay here: {}", entry.name, entry.doubt);
+    if (!entry.outcome.has_effect) log_warning("{} has no effect here: {}", entry.name, entry.outcome.text);
+    if (!entry.doubt.empty()) log_warning("{} is not expected to pay here: {}", entry.name, entry.doubt);
   }
 }
 
@@ -64,7 +63,7 @@ int show_ceilings(const Recipe& recipe, int64_t ranks, ArmFactory& arms, const s
 /// way.
 [[noreturn]] void exit_without_destructors(const Explained& end) {
   std::fprintf(stderr, "trainopt: %s\n", end.message.c_str());
-  spdlog::default_logger()->flush();
+  flush_log();
   std::fflush(stdout);
   ::_exit(static_cast<int>(end.code));
 }
@@ -154,9 +153,9 @@ class RunSession {
     const auto file = run_dir() / "memory" / fmt::format("rank{}.pickle", member_.position().rank);
     try {
       write_memory_snapshot(file, plan_.device, memory_ ? &*memory_ : nullptr);
-      spdlog::info("wrote {}", file.string());
+      log_info("wrote {}", file.string());
     } catch (const std::exception& error) {  // named recovery: whatever it is, it must not hide how the run ended
-      spdlog::warn("{}", explain(error).message);
+      log_warning("{}", explain(error).message);
     }
   }
 
@@ -233,7 +232,7 @@ class RunSession {
     try {
       if (writer_) writer_->finish();
     } catch (const std::exception& error) {  // named recovery: the run's own failure is still reported
-      spdlog::error("{}", explain(error).message);
+      log_error("{}", explain(error).message);
     }
   }
 
@@ -280,7 +279,7 @@ int run_session(const Launch& launch, const LoadedRecipe& loaded, const SessionO
   try {
     member.emplace(launch, loaded.recipe);
   } catch (const PeerFailed& error) {  // named recovery: another rank reports it
-    spdlog::debug("{}", error.what());
+    log_debug("{}", error.what());
     return static_cast<int>(error.code());
   } catch (const UserError& error) {
     throw UserError(fmt::format("rank {}: {}", launch.position.rank, error.what()), error.code());

@@ -11,7 +11,6 @@
 #include "train/target.h"
 
 #include <fmt/ranges.h>
-#include <spdlog/spdlog.h>
 
 namespace trainopt {
 namespace {
@@ -40,7 +39,7 @@ std::optional<ArchiveReader> find_state(const RunStart& start) {
   if (!start.folder.resumes) return std::nullopt;
   if (start.folder.from) return read_checkpoint(*start.folder.from);
   return read_newest_checkpoint(start.checkpoints(),
-                                [](const std::string& why) { spdlog::warn("{}; trying the previous one", why); });
+                                [](const std::string& why) { log_warning("{}; trying the previous one", why); });
 }
 
 /// Compares the state with the recipe and notes in the plan what follows.
@@ -93,9 +92,9 @@ void claim_run_directory(const Recipe& recipe, const Restarts& restarts, Plan& p
   claimed.state = find_state(start);
   check_state(claimed.state, start.folder, recipe, plan);
   if (restarts.done > 0)
-    spdlog::warn("restart {} of {}: {}", restarts.done, restarts.allowed,
-                 claimed.state ? fmt::format("goes on after step {}", claimed.state->integer("step"))
-                               : "begins again, because no checkpoint was saved");
+    log_warning("restart {} of {}: {}", restarts.done, restarts.allowed,
+                claimed.state ? fmt::format("goes on after step {}", claimed.state->integer("step"))
+                              : "begins again, because no checkpoint was saved");
   if (!claimed.state) return;
   start.checkpoint = claimed.state->where();
   start.already_finished = start.folder.continues && already_finished(start.folder.path, *claimed.state, plan);
@@ -121,8 +120,8 @@ void prepare_run_directory(const RunStart& start, std::optional<int64_t> resumed
   const auto& run_dir = start.folder.path;
   if (resumed_step)
     if (const auto newer = abandon_newer(start.checkpoints(), *resumed_step); !newer.empty())
-      spdlog::info("checkpoints newer than the one to resume from are kept as abandoned-step-…: steps {}",
-                   fmt::join(newer, ", "));
+      log_info("checkpoints newer than the one to resume from are kept as abandoned-step-…: steps {}",
+               fmt::join(newer, ", "));
   remove_file(run_dir / "summary.json");  // the previous process's; this one writes its own at the end
   write_file(run_dir / "recipe.yaml", recipe_yaml(recipe));
   Json json = plan_json(plan);

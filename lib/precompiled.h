@@ -1,9 +1,9 @@
 // Headers that nearly every compute file needs, parsed once. Do not include this file by hand: each file still includes
 // what it uses.
+#include "base/json.h"
 #include "device/tensor.h"
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include <functional>
 #include <map>

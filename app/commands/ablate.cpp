@@ -1,4 +1,5 @@
 // trainopt ablate RECIPE: measures each switch of a recipe, alone and removed from the full stack.
+#include "base/log.h"
 #include "app/ablate_until.h"
 #include "app/commands.h"
 #include "app/measure_options.h"
@@ -15,7 +16,6 @@
 #include "compare/bundle.h"
 
 #include <CLI/CLI.hpp>
-#include <spdlog/spdlog.h>
 
 #include <cstdio>
 
@@ -46,7 +46,7 @@ int ablate_recipe(Recipe recipe, AblationRequest request, const AblateArguments&
   request.folder = std::filesystem::absolute(make_run_directory(recipe));
   const Observer observer{.report =
                               [&](const std::string& line) {
-                                if (!output.quiet) spdlog::info("{}", line);
+                                if (!output.quiet) log_info("{}", line);
                               },
                           .stop = &stop_signal()};
   const Ablation result = ablate(request, factory, observer);

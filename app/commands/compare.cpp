@@ -1,4 +1,5 @@
 // trainopt compare A B: measures which of two recipes is faster, with a confidence interval.
+#include "base/log.h"
 #include "app/commands.h"
 #include "app/compare_against.h"
 #include "app/compare_each.h"
@@ -21,7 +22,6 @@
 #include "train/inject.h"
 
 #include <CLI/CLI.hpp>
-#include <spdlog/spdlog.h>
 
 #include <cstdio>
 
@@ -152,7 +152,7 @@ int compare_recipes(const NamedRecipe& a, const NamedRecipe& b, const CompareArg
       options, until, factory, observer);
   remove_first_steps(folder);
   if (!measured) {
-    spdlog::warn("stopped before A and B were compared");
+    log_warning("stopped before A and B were compared");
     return 128 + stop_signal();
   }
   Comparison& result = *measured;

@@ -1,4 +1,5 @@
 // trainopt data bench | export: measures or exports what the loader delivers, without training.
+#include "base/log.h"
 #include "app/commands.h"
 #include "base/counted.h"
 #include "data/loader_bench.h"
@@ -6,7 +7,6 @@
 #include "recipe/make_plan.h"
 
 #include <CLI/CLI.hpp>
-#include <spdlog/spdlog.h>
 
 #include <cmath>
 #include <cstdio>
@@ -21,7 +21,7 @@ Plan loader_plan(const LoadedRecipe& loaded, const Environment& environment) {
   if (!plan.data.dataset) throw UserError("data.dataset: synthetic has no loader to measure; choose another data set");
   require_no_contradiction(plan.process, environment);
   apply(plan.process);
-  for (const auto& note : loaded.notes) spdlog::info("{}", note);
+  for (const auto& note : loaded.notes) log_info("{}", note);
   return plan;
 }
 

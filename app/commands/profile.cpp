@@ -1,4 +1,5 @@
 // trainopt profile RECIPE...: a short run with the profiler on, and what its trace shows.
+#include "base/log.h"
 #include "app/attained.h"
 #include "app/commands.h"
 #include "app/report_page.h"
@@ -18,7 +19,6 @@
 
 #include <CLI/CLI.hpp>
 #include <fmt/ranges.h>
-#include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -170,9 +170,9 @@ Command add_profile(CLI::App& app) {
     if (const auto step = options->analysis.step; step && (*step < first_step || *step > last_step))
       throw UserError(fmt::format("--step is not among the profiled ones, {}: {}", steps, *step));
     if (!unused.empty() && launch.position.is_first())
-      spdlog::warn("profile makes one recording, from the initial weights, and does not use {}",
-                   fmt::join(unused, ", "));
-    if (!output.quiet && launch.position.is_first()) spdlog::info("profiling {}", steps);
+      log_warning("profile makes one recording, from the initial weights, and does not use {}",
+                  fmt::join(unused, ", "));
+    if (!output.quiet && launch.position.is_first()) log_info("profiling {}", steps);
     output.quiet = true;
     return run_session(launch, loaded,
                        {.injections = {},

@@ -1,4 +1,5 @@
 // trainopt roofline: measures what this machine can do, and what a recipe's model could.
+#include "base/log.h"
 #include "app/commands.h"
 #include "app/job_member.h"
 #include "app/run_plan.h"
@@ -20,7 +21,6 @@
 
 #include <ATen/Parallel.h>
 #include <CLI/CLI.hpp>
-#include <spdlog/spdlog.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -88,7 +88,7 @@ class RooflineSession {
   bool exchanges_known(const Roofline& roofline) const { return roofline.exchanges.contains(job()); }
 
   void say(const std::string& what) const {
-    if (!context_.output.quiet && !arguments_.json) spdlog::info("measuring {}", what);
+    if (!context_.output.quiet && !arguments_.json) log_info("measuring {}", what);
   }
 
   /// The signal by which rank 0 was stopped, 0 for none: ranks that decided alone would wait for those that had

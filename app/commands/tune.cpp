@@ -11,7 +11,6 @@
 #include "tuning/annotated_recipe.h"
 
 #include <CLI/CLI.hpp>
-#include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <cmath>

@@ -7,16 +7,9 @@
 
 namespace trainopt {
 
-inline std::string with_commas(int64_t number) {
-  std::string text = std::to_string(number);
-  for (int64_t at = static_cast<int64_t>(text.size()) - 3; at > (number < 0 ? 1 : 0); at -= 3)
-    text.insert(static_cast<size_t>(at), ",");
-  return text;
-}
+std::string with_commas(int64_t number);
 
 /// `noun` is singular; `plural` is appended unless `number` is 1.
-inline std::string counted(int64_t number, std::string_view noun, std::string_view plural = "s") {
-  return with_commas(number) + " " + std::string(noun) + (number == 1 ? std::string() : std::string(plural));
-}
+std::string counted(int64_t number, std::string_view noun, std::string_view plural = "s");
 
 }  // namespace trainopt

@@ -1,5 +1,7 @@
 #include "base/json.h"
 
+template class nlohmann::basic_json<nlohmann::ordered_map>;
+
 namespace trainopt {
 
 Json parse_json(std::string_view text, bool allow_exceptions) { return Json::parse(text, nullptr, allow_exceptions); }

@@ -7,10 +7,11 @@
 #include <string>
 #include <string_view>
 
+// The class is compiled once, in json.cpp; Json::parse() and Json::dump(), which are templates, are functions here.
+extern template class nlohmann::basic_json<nlohmann::ordered_map>;
+
 namespace trainopt {
 using Json = nlohmann::ordered_json;
-
-// Json::parse() and Json::dump(), which are templates, are compiled once here instead of in every file.
 
 /// Throws Json::parse_error; without exceptions, returns a value for which is_discarded() is true.
 Json parse_json(std::string_view text, bool allow_exceptions = true);

@@ -40,4 +40,35 @@ void log_to_file(const std::filesystem::path& path) {
   }
 }
 
+void flush_log() { spdlog::default_logger()->flush(); }
+
+void log_only_errors() {
+  for (const auto& sink : spdlog::default_logger()->sinks())
+    if (sink->level() >= spdlog::level::info) sink->set_level(spdlog::level::err);
+}
+
+namespace {
+
+spdlog::level::level_enum spdlog_level(LogLevel level) {
+  switch (level) {
+    case LogLevel::debug:
+      return spdlog::level::debug;
+    case LogLevel::info:
+      return spdlog::level::info;
+    case LogLevel::warning:
+      return spdlog::level::warn;
+    case LogLevel::error:
+      return spdlog::level::err;
+  }
+  return spdlog::level::err;
+}
+
+}  // namespace
+
+void write_log(LogLevel level, fmt::string_view text, fmt::format_args values) {
+  if (spdlog::should_log(spdlog_level(level))) write_log(level, fmt::vformat(text, values));
+}
+
+void write_log(LogLevel level, const std::string& line) { spdlog::log(spdlog_level(level), line); }
+
 }  // namespace trainopt

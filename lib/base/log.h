@@ -1,5 +1,8 @@
-// The process's one logger, with spdlog's level names. Libraries log through spdlog's free functions.
+// The process's one logger. Its lines go to standard error, and to a run's log file. Only base/log.cpp sees spdlog:
+// its headers format inside every source file that logs, which is a second of compiling each.
 #pragma once
+
+#include <fmt/core.h>
 
 #include <filesystem>
 #include <string>
@@ -11,5 +14,27 @@ namespace trainopt {
 void start_logging(const std::string& level, bool color);
 /// From now on, every line of level debug and above also goes to `path`, with a timestamp.
 void log_to_file(const std::filesystem::path& path);
+/// Writes what the sinks still hold.
+void flush_log();
+/// From now on, standard error gets errors only, unless it gets debug lines.
+void log_only_errors();
+
+enum class LogLevel { debug, info, warning, error };
+/// One line, formatted only if the level is on.
+void write_log(LogLevel level, fmt::string_view text, fmt::format_args values);
+/// The same for a line that is not a format.
+void write_log(LogLevel level, const std::string& line);
+
+#define TRAINOPT_LOG(name, level)                                       \
+  template <class... T>                                                 \
+  void name(fmt::format_string<T...> text, T&&... values) {             \
+    write_log(LogLevel::level, text, fmt::make_format_args(values...)); \
+  }                                                                     \
+  inline void name(const std::string& line) { write_log(LogLevel::level, line); }
+TRAINOPT_LOG(log_debug, debug)
+TRAINOPT_LOG(log_info, info)
+TRAINOPT_LOG(log_warning, warning)
+TRAINOPT_LOG(log_error, error)
+#undef TRAINOPT_LOG
 
 }  // namespace trainopt

@@ -1,11 +1,10 @@
 #include "checkpoint/draft.h"
 
+#include "base/log.h"
 #include "base/files.h"
 #include "base/units.h"
 #include "checkpoint/hidden_names.h"
 #include "checkpoint/store.h"
-
-#include <spdlog/spdlog.h>
 
 #include <algorithm>
 
@@ -81,8 +80,8 @@ void CheckpointDraft::discard() noexcept {
     sync_folder(root_);
     remove_folder(folder_);
   } catch (const std::exception& error) {
-    spdlog::warn("cannot remove an unfinished or replaced checkpoint; it is removed at the next start: {}",
-                 error.what());
+    log_warning("cannot remove an unfinished or replaced checkpoint; it is removed at the next start: {}",
+                error.what());
   }
   folder_.clear();
 }

@@ -1,9 +1,9 @@
 #include "checkpoint/run_lock.h"
 
+#include "base/log.h"
 #include "base/files.h"
 #include "base/host_name.h"
 
-#include <spdlog/spdlog.h>
 #include <unistd.h>
 
 #include <array>
@@ -21,7 +21,7 @@ bool take(File& file, const std::filesystem::path& run_dir) {
     if (file.lock()) return true;
   } catch (const FileError& error) {
     if (error.number() != ENOSYS && error.number() != EOPNOTSUPP && error.number() != ENOLCK) throw;
-    spdlog::warn("cannot guard {} against a second run: {}", run_dir.string(), error.what());
+    log_warning("cannot guard {} against a second run: {}", run_dir.string(), error.what());
     return false;
   }
   std::string host = "?", process = "?";

@@ -1,10 +1,9 @@
 #include "checkpoint/store.h"
 
+#include "base/log.h"
 #include "base/checksum.h"
 #include "base/files.h"
 #include "checkpoint/hidden_names.h"
-
-#include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <array>
@@ -157,7 +156,7 @@ void remove_drafts(const std::filesystem::path& root) {
   if (hidden.empty() && !restored) return;
   sync_folder(root);  // as in prune_checkpoints(): these folders may have had a checkpoint's name
   for (const auto& path : hidden) {
-    spdlog::info("removing a leftover of an interrupted run: {}", path.string());
+    log_info("removing a leftover of an interrupted run: {}", path.string());
     remove_folder(path);
   }
 }

@@ -1,10 +1,10 @@
 #include "comm/admission.h"
 
+#include "base/log.h"
 #include "base/clock.h"
 #include "comm/heartbeat.h"
 #include "comm/rank_keys.h"
 
-#include <spdlog/spdlog.h>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include <algorithm>
@@ -108,7 +108,7 @@ Json wait_for_answer(c10d::Store& store, const RendezvousOptions& options) {
 }  // namespace
 
 void throw_rank_0_lost(const std::exception& error, const RendezvousOptions& options) {
-  spdlog::debug("{}", error.what());
+  log_debug("{}", error.what());
   throw UserError(fmt::format("rank 0 is gone, and with it the job's store; {}", options.kept), ExitCode::peer);
 }
 

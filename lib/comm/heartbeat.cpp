@@ -1,12 +1,12 @@
 #include "comm/heartbeat.h"
 
+#include "base/log.h"
 #include "base/blocked_signals.h"
 #include "base/clock.h"
 #include "base/json.h"
 #include "comm/rank_keys.h"
 
 #include <pthread.h>
-#include <spdlog/spdlog.h>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include <algorithm>
@@ -64,7 +64,7 @@ void Heartbeat::run() {
     }
   } catch (const std::exception& error) {
     // Exceptions must not leave this thread; the training thread notices by itself that rank 0 is gone.
-    spdlog::debug("heartbeat: {}", error.what());
+    log_debug("heartbeat: {}", error.what());
   }
 }
 

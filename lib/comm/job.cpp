@@ -1,5 +1,6 @@
 #include "comm/job.h"
 
+#include "base/log.h"
 #include "base/clock.h"
 #include "base/json.h"
 #include "comm/local_address.h"
@@ -8,8 +9,6 @@
 #include "comm/with_timeout.h"
 
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
-
-#include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <thread>
@@ -97,7 +96,7 @@ Job::~Job() {
     if (options_.position.is_first() && !options_.external_store)
       wait_for_other_ranks(*store_, options_.position.ranks);
   } catch (const std::exception& error) {  // no rank is left to notify
-    spdlog::debug("leaving the job: {}", error.what());
+    log_debug("leaving the job: {}", error.what());
   }
 }
 
@@ -120,13 +119,13 @@ bool Job::report_failure(ExitCode code, const std::string& message) {
       return first;
     });
   } catch (const std::exception& error) {  // rank 0 is gone, so the others cannot be notified
-    spdlog::debug("reporting the failure: {}", error.what());
+    log_debug("reporting the failure: {}", error.what());
     return true;
   }
 }
 
 void Job::explain(const LostRank& lost) {
-  spdlog::debug("{}", lost.cause());
+  log_debug("{}", lost.cause());
   Findings found;
   try {
     found = with_timeout(kHeartbeatTimeoutS + kExitWaitS, [store = explain_store_, position = options_.position] {

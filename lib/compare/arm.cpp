@@ -1,5 +1,6 @@
 #include "compare/arm.h"
 
+#include "base/error.h"
 #include "compare/json_values.h"
 
 #include <algorithm>

@@ -1,13 +1,12 @@
 #include "compare/make_arm.h"
 
+#include "base/log.h"
 #include "base/files.h"
 #include "comm/free_communicator.h"
 #include "compare/arm_process.h"
 #include "compare/local_arm.h"
 #include "recipe/choose_workers.h"
 #include "recipe/recipe_io.h"
-
-#include <spdlog/spdlog.h>
 
 namespace trainopt {
 
@@ -32,7 +31,7 @@ std::shared_ptr<Arm> LocalArms::make(const ArmSpec& spec, ArmHost host) {
 ArmSpec LocalArms::with_workers(ArmSpec spec) const {
   std::vector<std::string> notes;
   spec.recipe = with_workers_chosen(spec.recipe, site_.machine, site_.position, notes);
-  for (const auto& note : notes) spdlog::info("{}: {}", spec.folder.filename().string(), note);
+  for (const auto& note : notes) log_info("{}: {}", spec.folder.filename().string(), note);
   return spec;
 }
 

@@ -1,9 +1,8 @@
 #include "compare/ranked_arms.h"
 
+#include "base/log.h"
 #include "compare/rank_parts.h"
 #include "recipe/recipe_io.h"
-
-#include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <set>
@@ -74,7 +73,7 @@ class RankedArm : public Arm {
     try {
       parts_->ask({{"end", true}, {"arm", number_}});
     } catch (const std::exception& error) {  // the measurement has failed, and its user knows why
-      spdlog::debug("{}", error.what());
+      log_debug("{}", error.what());
     }
   }
 

@@ -1,12 +1,11 @@
 #include "data/device_dataset.h"
 
+#include "base/log.h"
 #include "base/counted.h"
 #include "base/error.h"
 #include "base/units.h"
 #include "device/memory.h"
 #include "device/tensor.h"
-
-#include <spdlog/spdlog.h>
 
 #include <limits>
 
@@ -62,8 +61,8 @@ void DeviceDataset::load(Loader& loader, c10::Device device) {
   images_ = std::move(images), labels_ = std::move(labels);
   bad_samples_ = loader.samples().bad_samples();
   loading_threads_ = loader.loading_threads();
-  spdlog::info("data set on the device: {}, {}, read in {:.1f} s", counted(samples, "sample"),
-               human_bytes(static_cast<double>(bytes())), seconds_since(begin));
+  log_info("data set on the device: {}, {}, read in {:.1f} s", counted(samples, "sample"),
+           human_bytes(static_cast<double>(bytes())), seconds_since(begin));
 }
 
 }  // namespace trainopt

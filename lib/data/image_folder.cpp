@@ -1,9 +1,9 @@
+#include "base/log.h"
 #include "base/file_calls.h"
 #include "base/units.h"
 #include "data/dataset.h"
 #include "data/image/decode.h"
 
-#include <spdlog/spdlog.h>
 #include <sys/stat.h>
 #include <xxhash.h>
 
@@ -66,7 +66,7 @@ class ImageMemory {
     if (bytes_.fetch_add(bytes) + bytes <= limit_) return true;
     give_back(bytes);
     if (!is_full_.exchange(true))
-      spdlog::warn(
+      log_warning(
           "data.cache: memory is full; further images are read and decoded on each use, unless data.memory_limit is "
           "raised: {}",
           human_bytes(static_cast<double>(limit_)));

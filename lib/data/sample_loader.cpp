@@ -1,10 +1,10 @@
 #include "data/sample_loader.h"
 
+#include "base/log.h"
 #include "base/counted.h"
 #include "base/error.h"
 
 #include <fmt/ranges.h>
-#include <spdlog/spdlog.h>
 
 namespace trainopt {
 namespace {
@@ -59,7 +59,7 @@ void SampleLoader::record_bad(int64_t sample, const char* reason) {
   if (!policy_.substitute) throw UserError(fmt::format("cannot use the sample {}", what), ExitCode::data);
   require_within_budget();
   if (!is_new) return;
-  spdlog::warn("{} {}", policy_.leaves_out ? "the evaluation leaves out" : "another sample takes the place of", what);
+  log_warning("{} {}", policy_.leaves_out ? "the evaluation leaves out" : "another sample takes the place of", what);
 }
 
 /// Called with the lock, and for known samples too: threads that load ahead may have found one too many before a

@@ -1,5 +1,6 @@
 #include "device/process.h"
 
+#include "base/log.h"
 #include "base/counted.h"
 #include "base/error.h"
 #include "device/caching_allocator.h"
@@ -7,7 +8,6 @@
 #include <ATen/Parallel.h>
 #include <ATen/Version.h>
 #include <c10/util/Logging.h>
-#include <spdlog/spdlog.h>
 #include <torch/version.h>
 
 #include <sched.h>
@@ -100,7 +100,7 @@ void allow_all_cpus() {
   CPU_ZERO_S(bytes, set.get());
   for (int cpu = 0; cpu < kCpus; ++cpu) CPU_SET_S(cpu, bytes, set.get());
   if (sched_setaffinity(0, bytes, set.get()) != 0)
-    spdlog::warn("this process stays on {}, as its launcher bound it", counted(std::ssize(allowed_cpus()), "CPU"));
+    log_warning("this process stays on {}, as its launcher bound it", counted(std::ssize(allowed_cpus()), "CPU"));
 }
 
 std::vector<int> cpus_of_list(std::string_view text) {

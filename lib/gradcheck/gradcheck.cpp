@@ -1,12 +1,12 @@
 #include "gradcheck/gradcheck.h"
 
+#include "base/log.h"
 #include "base/clock.h"
 #include "base/counted.h"
 #include "comm/communicator.h"
 #include "device/type_name.h"
 
 #include <fmt/ranges.h>
-#include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <cmath>
@@ -135,7 +135,7 @@ void add_gradcheck(Plan& plan) {
                      const Report report = check_operations(*slots, context);
                      *rows = to_json(report);
                      if (const auto failure = failure_of(report)) throw *failure;
-                     if (context.plan.position.is_first()) spdlog::info("{}", summary_line(report));
+                     if (context.plan.position.is_first()) log_info("{}", summary_line(report));
                      return inner;
                    });
 }

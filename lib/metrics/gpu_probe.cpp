@@ -1,10 +1,10 @@
 #include "metrics/gpu_probe.h"
 
+#include "base/log.h"
 #include "base/clock.h"
 #include "metrics/nvml_library.h"
 
 #include <fmt/format.h>
-#include <spdlog/spdlog.h>
 
 #include <set>
 #include <utility>
@@ -86,7 +86,7 @@ void GpuProbe::absent(Metric metric, const std::string& reason) { reasons_.empla
 /// Queries of a lost GPU can be slow, and it does not come back within a process.
 void GpuProbe::lose_gpu(const std::string& reason) {
   if (std::exchange(nvml_->lost, true)) return;
-  spdlog::warn("the GPU is no longer measured: {}", reason);
+  log_warning("the GPU is no longer measured: {}", reason);
   for (const Metric metric : kGpuMetrics) reasons_[std::string(info(metric).name)] = reason;
 }
 

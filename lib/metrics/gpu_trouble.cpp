@@ -99,6 +99,16 @@ std::string why_libtorch_does_not_fit(const CudaStart& cuda) {
       cuda_version_text(cuda.libtorch_cuda), cuda_version_text(cuda.program_cuda));
 }
 
+std::string why_built_without_cuda(const GpuEvidence& evidence) {
+  const auto file = std::find_if(evidence.device_files.begin(), evidence.device_files.end(), is_gpu_file);
+  if (evidence.gpus.empty() && file == evidence.device_files.end()) return {};
+  return fmt::format(
+      "this trainopt was built without CUDA; run scripts/setup --cuda, and the next start of scripts/trainopt builds "
+      "it "
+      "for GPUs: {}",
+      evidence.gpus.empty() ? *file + " exists" : label(evidence.gpus.front()));
+}
+
 /// NVML's view of a GPU that CUDA offers; null without one.
 const SeenGpu* seen_as(const DeviceFacts& facts, const GpuEvidence& evidence) {
   const auto found = std::find_if(evidence.gpus.begin(), evidence.gpus.end(),
@@ -143,7 +153,7 @@ GpuEvidence gpu_evidence(const std::optional<std::string>& visible_devices, cons
 
 std::string gpu_trouble(const GpuEvidence& evidence) {
   const CudaStart& cuda = evidence.cuda;
-  if (cuda.program_cuda == 0) return {};
+  if (cuda.program_cuda == 0) return why_built_without_cuda(evidence);
   if (cuda.driver_cuda == 0) {
     if (evidence.device_files.empty()) return {};
     return fmt::format(

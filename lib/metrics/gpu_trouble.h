@@ -27,7 +27,7 @@ GpuEvidence gpu_evidence(const std::optional<std::string>& visible_devices,
                          const std::string& nvml_library = kNvmlLibrary, const std::filesystem::path& dev = "/dev");
 
 /// Why no GPU can be used although NVIDIA's driver is installed, and what to do, without a full stop. Empty if there is
-/// no driver at all, if a GPU can be used, and in a build without CUDA.
+/// no driver at all, if a GPU can be used, and in a build without CUDA on a machine without a GPU.
 std::string gpu_trouble(const GpuEvidence& evidence);
 
 /// The same for one GPU that CUDA offers, `facts`. Empty if nothing is known against it.

@@ -1,11 +1,10 @@
 #include "metrics/telemetry.h"
 
+#include "base/log.h"
 #include "base/blocked_signals.h"
 #include "device/device.h"
 #include "metrics/format.h"
 #include "metrics/nvml_library.h"
-
-#include <spdlog/spdlog.h>
 
 #include <pthread.h>
 
@@ -95,7 +94,7 @@ void Telemetry::Watch::run() {
   try {
     sample_until_stopped();
   } catch (const std::exception& error) {  // telemetry may fail, training must not
-    spdlog::warn("telemetry failed: {}", error.what());
+    log_warning("telemetry failed: {}", error.what());
     explain_absence(std::string("telemetry failed: ") + error.what());
   }
   const std::lock_guard lock(mutex);
@@ -172,7 +171,7 @@ Telemetry::Telemetry(TelemetryOptions options) : watch_(std::make_shared<Watch>(
   try {
     thread_ = std::thread([watch = watch_] { watch->run(); });
   } catch (const std::system_error& error) {
-    spdlog::warn("no telemetry: {}", error.what());
+    log_warning("no telemetry: {}", error.what());
     watch_->explain_absence(std::string("no telemetry thread: ") + error.what());
   }
 }
@@ -200,7 +199,7 @@ void Telemetry::stop() {
                                            [this] { return watch_->ended; });
   lock.unlock();
   if (!ended) {
-    spdlog::warn("telemetry is abandoned: the GPU's driver does not respond");
+    log_warning("telemetry is abandoned: the GPU's driver does not respond");
     return thread_.detach();
   }
   thread_.join();

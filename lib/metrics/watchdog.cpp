@@ -1,12 +1,11 @@
 #include "metrics/watchdog.h"
 
+#include "base/log.h"
 #include "base/blocked_signals.h"
 #include "base/files.h"
 #include "base/host_name.h"
 #include "base/units.h"
 #include "metrics/thread_stacks.h"
-
-#include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <ctime>
@@ -37,8 +36,8 @@ bool finishes_within(double seconds, std::function<void()> work) {
   return future.wait_for(std::chrono::duration<double>(seconds)) == std::future_status::ready;
 }
 
-void log_error(const std::string& sentence) {
-  finishes_within(kWriteSeconds, [sentence] { spdlog::error("{}", sentence); });
+void log_at_once(const std::string& sentence) {
+  finishes_within(kWriteSeconds, [sentence] { log_error("{}", sentence); });
 }
 
 /// nullopt if the file was written, else the reason why not.
@@ -76,7 +75,7 @@ Watchdog::Watchdog(Options options) : options_(std::move(options)) {
   try {
     thread_ = std::thread([this] { run(); });
   } catch (const std::system_error& error) {
-    spdlog::warn("a hang of this run would not be noticed: no watchdog thread: {}", error.what());
+    log_warning("a hang of this run would not be noticed: no watchdog thread: {}", error.what());
   }
 }
 
@@ -134,9 +133,9 @@ void Watchdog::end_stuck(double seconds) {
   for (const ThreadStack& thread : thread_stacks()) report["threads"].push_back(to_json(thread));
   const auto problem = write_in_time(file, report);
   if (options_.rank == 0) write_in_time(options_.run_dir / "summary.json", summary("failed", reason, kHung, step));
-  log_error(fmt::format("{} (watchdog.timeout), so the run ends; {}", reason,
-                        problem ? "the stacks of its threads are not saved: " + *problem
-                                : "the stacks of its threads are in " + file.string()));
+  log_at_once(fmt::format("{} (watchdog.timeout), so the run ends; {}", reason,
+                          problem ? "the stacks of its threads are not saved: " + *problem
+                                  : "the stacks of its threads are in " + file.string()));
   options_.end(kHung);
 }
 
@@ -146,7 +145,7 @@ void Watchdog::end_unsaved(int signal) {
                   signal, to_text(Duration{options_.grace_s}));
   if (options_.rank == 0)
     write_in_time(options_.run_dir / "summary.json", summary("stopped", reason, 128 + signal, step_.load()));
-  log_error(reason);
+  log_at_once(reason);
   options_.end(128 + signal);
 }
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "comm/config.h"
-#include "config/describe.h"
+#include "config/outline.h"
 #include "data/config.h"
 #include "metrics/config.h"
 #include "model/config.h"
@@ -39,6 +39,14 @@ struct Recipe {
   BenchConfig bench;
   Switch<ProfilerConfig> profiler;
   DebugConfig debug;
+
+  // Defaulted in recipe.cpp: inlined, they are thousands of instructions wherever a recipe is passed on.
+  Recipe();
+  Recipe(const Recipe&);
+  Recipe(Recipe&&) noexcept;
+  Recipe& operator=(const Recipe&);
+  Recipe& operator=(Recipe&&) noexcept;
+  ~Recipe();
 };
 
 template <class V>
@@ -73,5 +81,8 @@ void describe(V& v, Recipe& c) {
   v.toggle("profiler", c.profiler, "Record traces of a few steps with libtorch's profiler.");
   v.section("debug", c.debug, "Checks on demand. Each slows the run down.");
 }
+
+/// Instantiated once, in recipe.cpp: it contains the forms of all options.
+extern template Outline outline_of(Recipe& config);
 
 }  // namespace trainopt

@@ -1,11 +1,11 @@
 #include "storage/disk_cache.h"
 
+#include "base/log.h"
 #include "base/error.h"
 #include "base/file_calls.h"
 #include "base/files.h"
 #include "storage/cache_file.h"
 
-#include <spdlog/spdlog.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -85,7 +85,7 @@ struct DiskCache::State {
 
   void turn_off(const std::string& reason) {
     if (!is_off.exchange(true))
-      spdlog::warn("data.cache stores nothing more in this run: {}: {}", options.folder.string(), reason);
+      log_warning("data.cache stores nothing more in this run: {}: {}", options.folder.string(), reason);
   }
 
  private:

@@ -1,5 +1,6 @@
 #include "train/checkpoint_writer.h"
 
+#include "base/log.h"
 #include "base/blocked_signals.h"
 #include "checkpoint/draft.h"
 #include "checkpoint/store.h"
@@ -8,8 +9,6 @@
 #include "device/process.h"
 #include "device/tensor.h"
 #include "train/checkpoint_reader.h"
-
-#include <spdlog/spdlog.h>
 
 #include <pthread.h>
 
@@ -132,7 +131,7 @@ void CheckpointWriter::write_complete(const Snapshot& snapshot) {
   try {
     prune_checkpoints(options_.root, options_.keep_last, options_.keep);
   } catch (const FileError& error) {  // named recovery: the new checkpoint is safe, and old ones do no harm
-    spdlog::warn("cannot remove an older checkpoint: {}", error.what());
+    log_warning("cannot remove an older checkpoint: {}", error.what());
   }
 }
 

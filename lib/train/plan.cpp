@@ -4,6 +4,12 @@ namespace trainopt {
 
 static_assert(kIgnoredTarget == kNoTarget);  // of the model and of the data
 
+Plan::Plan(const Plan&) = default;
+Plan::Plan(Plan&&) noexcept = default;
+Plan& Plan::operator=(const Plan&) = default;
+Plan& Plan::operator=(Plan&&) noexcept = default;
+Plan::~Plan() = default;
+
 Plan::Plan(Machine machine_, at::Device device_, OptimizerConfig optimizer_config_)
     : machine(std::move(machine_)),
       device(device_),

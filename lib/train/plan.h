@@ -70,6 +70,12 @@ struct EvaluationPlan {
 
 struct Plan {
   Plan(Machine machine, at::Device device, OptimizerConfig optimizer_config);
+  // Defaulted in plan.cpp: inlined, they are thousands of instructions wherever a plan is passed on.
+  Plan(const Plan&);
+  Plan(Plan&&) noexcept;
+  Plan& operator=(const Plan&);
+  Plan& operator=(Plan&&) noexcept;
+  ~Plan();
 
   // Facts
   std::string name;

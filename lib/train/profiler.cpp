@@ -1,5 +1,6 @@
 #include "train/profiler.h"
 
+#include "base/log.h"
 #include "base/counted.h"
 #include "base/error.h"
 #include "base/files.h"
@@ -11,8 +12,6 @@
 #include "trace/trace_file.h"
 #include "train/plan.h"
 #include "train/profiled_units.h"
-
-#include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <optional>
@@ -68,8 +67,8 @@ class RecordingProfiler : public StepProfiler {
     label_.reset();
     if (first_step_) save();
     if (saved_ == 0)
-      spdlog::warn("the run ended before the profiler's first recording, which begins with step {} of the process",
-                   config_.wait + config_.warmup + 1);
+      log_warning("the run ended before the profiler's first recording, which begins with step {} of the process",
+                  config_.wait + config_.warmup + 1);
   }
 
  private:
@@ -83,9 +82,9 @@ class RecordingProfiler : public StepProfiler {
     ++saved_;
     try {
       write(raw, trace);
-      spdlog::info("wrote {}", trace.string());
+      log_info("wrote {}", trace.string());
     } catch (const UserError& error) {  // named recovery: the training does not depend on its trace
-      spdlog::warn("{}; training continues", error.what());
+      log_warning("{}; training continues", error.what());
     }
     recording_.reset();
     if (communicator_.ranks() > 1) merge(suffix);
@@ -104,7 +103,7 @@ class RecordingProfiler : public StepProfiler {
     try {
       if (communicator_.rank() == 0) merge_files(suffix);
     } catch (const UserError& error) {  // named recovery: as in save()
-      spdlog::warn("{}; training continues", error.what());
+      log_warning("{}; training continues", error.what());
     }
     gather_texts(communicator_, "");  // no rank waits in its next step for rank 0
   }
@@ -114,8 +113,8 @@ class RecordingProfiler : public StepProfiler {
     for (int64_t rank = 0; rank < communicator_.ranks(); ++rank) {
       of_ranks.push_back(folder_ / fmt::format("rank{}{}.gz", rank, suffix));
       if (!std::filesystem::exists(of_ranks.back()))
-        return spdlog::warn("the ranks' traces were not merged: rank 0 cannot read rank {}'s, {}", rank,
-                            of_ranks.back().string());
+        return log_warning("the ranks' traces were not merged: rank 0 cannot read rank {}'s, {}", rank,
+                           of_ranks.back().string());
     }
     trace::merge_traces(of_ranks, folder_ / fmt::format("all-ranks{}.gz", suffix));
   }

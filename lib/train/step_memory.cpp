@@ -1,5 +1,6 @@
 #include "train/step_memory.h"
 
+#include "base/log.h"
 #include "base/error.h"
 #include "device/memory.h"
 #include "model/model.h"
@@ -7,8 +8,6 @@
 #include "train/memory_snapshot.h"
 #include "train/parameter_store.h"
 #include "train/step_trace.h"
-
-#include <spdlog/spdlog.h>
 
 namespace trainopt {
 namespace {
@@ -64,7 +63,7 @@ void StepMemory::end_step(int64_t step, bool observed, StepTrace& trace) {
     return;
   }
   if (const auto spike = spikes_.add(step, recorder_->peak_by_label())) {
-    spdlog::warn("memory {}", spike->text());
+    log_warning("memory {}", spike->text());
     trace.memory_spikes.push_back(*spike);
   }
   if (step % kStepsPerLeakSearch == 0) find_leaks(trace);  // before a leak ends the run
@@ -74,7 +73,7 @@ void StepMemory::find_leaks(StepTrace& trace) {
   const bool known = !trace.memory_leaks.empty();
   trace.memory_leaks = memory_leaks(recorder_->contents());
   if (known) return;
-  for (const MemoryLeak& leak : trace.memory_leaks) spdlog::warn("memory {}", leak.text());
+  for (const MemoryLeak& leak : trace.memory_leaks) log_warning("memory {}", leak.text());
 }
 
 void StepMemory::out_of_memory(int64_t step, c10::Device device, StepTrace& trace) {
@@ -86,9 +85,9 @@ void StepMemory::out_of_memory(int64_t step, c10::Device device, StepTrace& trac
   try {
     find_leaks(trace);
     write_memory_snapshot(file, device, recorder_);
-    spdlog::warn("what was in memory is in {}", file);
+    log_warning("what was in memory is in {}", file);
   } catch (const std::exception& error) {  // named recovery: running out of memory is the news
-    spdlog::warn("{}", error.what());
+    log_warning("{}", error.what());
   }
 }
 

@@ -1,3 +1,4 @@
+#include "base/log.h"
 #include "train/trainer.h"
 
 #include "base/counted.h"
@@ -5,8 +6,6 @@
 #include "base/units.h"
 #include "device/memory.h"
 #include "train/memory_report.h"
-
-#include <spdlog/spdlog.h>
 
 #include <cmath>
 
@@ -119,9 +118,9 @@ void Trainer::recover_memory(const std::exception& cause) {
   guard_->rollback();
   if (recorded) {  // releasing recordings may free enough memory, and does not change results
     release_cached_memory(plan_.device);
-    spdlog::warn("out of memory in step {}: repeating it; from now on steps are not recorded and replayed",
-                 outcome_.steps + 1);
-    spdlog::debug("{}", cause.what());
+    log_warning("out of memory in step {}: repeating it; from now on steps are not recorded and replayed",
+                outcome_.steps + 1);
+    log_debug("{}", cause.what());
     return open_batches();
   }
   if (communicator_->ranks() > 1 ||
@@ -145,12 +144,12 @@ void Trainer::recover_memory(const std::exception& cause) {
   }
   outcome_.micro_split = 2 * pieces;
   release_cached_memory(plan_.device);
-  spdlog::warn(
+  log_warning(
       "out of memory in step {}: from now on {} at a time instead of {}, in twice as many micro-batches; the global "
       "batch stays the same{}",
       outcome_.steps + 1, counted(largest(2 * pieces), "sample"), largest(pieces),
       model_->buffers().empty() ? "" : ", but batch-norm sees fewer samples at once, so results differ");
-  spdlog::debug("{}", cause.what());
+  log_debug("{}", cause.what());
   open_batches();
 }
 
@@ -160,7 +159,7 @@ std::optional<EvaluationResult> Trainer::evaluate_within_memory(
     return evaluated();
   } catch (const std::exception& error) {  // named recovery: release memory held by recordings
     if (!is_out_of_memory(error) || !runner_->drop_state(/*permanently=*/false)) throw;
-    spdlog::warn(
+    log_warning(
         "out of memory in an evaluation: repeating it without the recorded steps, which will be recorded again");
     release_cached_memory(plan_.device);
     return evaluated();

@@ -1,10 +1,9 @@
+#include "base/log.h"
 #include "train/trainer.h"
 
 #include "device/memory_label.h"
 #include "device/tensor.h"
 #include "train/checkpoint_writer.h"
-
-#include <spdlog/spdlog.h>
 
 #include <map>
 
@@ -167,15 +166,15 @@ void Trainer::load(const ArchiveReader& archive) {
   if (same_precision)
     precision_->load(archive);
   else
-    spdlog::warn("the checkpoint was saved with another precision: {}",
-                 archive.has_under("precision.") ? "its scales are dropped" : "scales start from their initial values");
+    log_warning("the checkpoint was saved with another precision: {}",
+                archive.has_under("precision.") ? "its scales are dropped" : "scales start from their initial values");
   average_->load(archive);
   outcome_.steps = archive.integer("step");
   if (same_generator) {
     archive.tensor(random, random_state);
     training_.generator->set_state(random_state);
   } else {
-    spdlog::warn(
+    log_warning(
         "the checkpoint was saved on another kind of device or number of ranks: the model's random numbers (dropout) "
         "are reseeded");
     training_.generator->set_current_seed(plan_.seed + static_cast<uint64_t>(outcome_.steps + communicator_->rank()));
@@ -183,7 +182,7 @@ void Trainer::load(const ArchiveReader& archive) {
   outcome_.resumed_from = outcome_.steps;
   outcome_.samples = archive.integer("samples");
   if (end_of(plan_.scheduler) && archive.integer("schedule_steps") != plan_.schedule_steps)
-    spdlog::warn(
+    log_warning(
         "the learning-rate schedule now ends at step {} instead of {} as in the checkpoint, so the rate jumps here; "
         "scheduler.total_steps can keep its end",
         plan_.schedule_steps, archive.integer("schedule_steps"));

@@ -1,12 +1,11 @@
 #include "optimizations/cuda_graph/graph_runner.h"
 
+#include "base/log.h"
 #include "data/batch.h"
 #include "device/device.h"
 #include "device/memory.h"
 #include "device/tensor.h"
 #include "train/plan.h"
-
-#include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <bit>
@@ -108,8 +107,8 @@ at::Tensor GraphRunner::recorded(Recording& recording, const std::function<at::T
     recording = record(half);
   } catch (const std::exception& error) {  // named recovery: recording runs nothing
     if (!is_out_of_memory(error)) throw;
-    spdlog::warn("memory ran out while recording a step: no more steps will be recorded");
-    spdlog::debug("{}", error.what());
+    log_warning("memory ran out while recording a step: no more steps will be recorded");
+    log_debug("{}", error.what());
     set_gradients(gradients);
     stop_recording();
     return half();

@@ -1,0 +1,166 @@
+#include "app/program.h"
+
+#include "app/commands.h"
+#include "app/explain.h"
+#include "app/signals.h"
+#include "app/version.h"
+#include "base/log.h"
+#include "comm/launch_environment.h"
+#include "device/heap.h"
+#include "device/process.h"
+
+#include <CLI/CLI.hpp>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+
+namespace trainopt {
+namespace {
+
+struct Entry {
+  CLI::App* parsed;
+  Command command;
+};
+
+int fail(const std::string& message, ExitCode code) {
+  flush_log();
+  std::fprintf(stderr, "trainopt: %s\n", message.c_str());
+  return static_cast<int>(code);
+}
+
+/// One sentence for a usage error. CLI11's own message for a missing command omits the unknown word.
+std::string usage_problem(const CLI::App& app, const CLI::ParseError& error) {
+  if (dynamic_cast<const CLI::RequiredError*>(&error)) {
+    const auto chosen = app.get_subcommands();
+    const CLI::App& at = chosen.empty() ? app : *chosen.front();
+    if (at.get_subcommands().empty() && !at.get_subcommands({}).empty()) {
+      std::vector<std::string> names;
+      for (const CLI::App* command : at.get_subcommands([](const CLI::App* one) { return !one->get_group().empty(); }))
+        names.push_back(command->get_name());
+      const auto words = extra_arguments(at);
+      return fmt::format("{}; the commands of {} are {}",
+                         words.empty() ? "name a command" : fmt::format("unknown command: {}", words.front()),
+                         full_name(at), fmt::join(names, ", "));
+    }
+  }
+  return fmt::format("{}; add --help to see the options", error.what());
+}
+
+}  // namespace
+
+CommandContext of_rank(const CommandContext& context) {
+  CommandContext mine = context;
+  mine.output.launched = !read_launch(context.environment).launcher.empty();
+  return mine;
+}
+
+namespace {
+
+std::vector<Entry> add_commands(CLI::App& app) {
+  std::vector<Entry> table;
+  const auto add = [&](CLI::App& parent, auto make) {
+    Command command = make(parent);
+    table.push_back({parent.get_subcommands({}).back(), std::move(command)});
+  };
+  add(app, add_run);
+  add(app, add_plan);
+  add(app, add_check);
+  add(app, add_options);
+  CLI::App& data = *app.add_subcommand("data", "Measure or export the loader's batches, pack or show a data set");
+  data.require_subcommand(1);
+  add(data, add_data_bench);
+  add(data, add_data_export);
+  add(data, add_data_pack);
+  add(data, add_data_show);
+  add(app, add_profile);
+  add(app, add_roofline);
+  add(app, add_compare);
+  add(app, add_ablate);
+  add(app, add_tune);
+  CLI::App& find = *app.add_subcommand("find", "Find a value by measuring");
+  find.require_subcommand(1);
+  add(find, add_find_batch);
+  add(find, add_find_lr);
+  CLI::App& checkpoint = *app.add_subcommand("checkpoint", "Verify, show or compare checkpoints");
+  checkpoint.require_subcommand(1);
+  add(checkpoint, add_checkpoint_verify);
+  add(checkpoint, add_checkpoint_show);
+  add(checkpoint, add_checkpoint_diff);
+  add(app, add_launch);
+  add(app, add_trace);
+  add(app, add_report);
+  add(app, add_env);
+  add(app, add_arm);
+  // run() reports words that no command consumed. This comes last because subcommands inherit the setting when added.
+  for (CLI::App* parent : {&app, &data, &find, &checkpoint}) parent->allow_extras();
+  return table;
+}
+
+int run(int argc, char** argv, const Environment& environment) {
+  CLI::App app("Which training optimization pays, on my hardware, for my job?", "trainopt");
+  app.set_version_flag("--version", version_text);
+  app.require_subcommand(1);
+  app.fallthrough();
+  OutputOptions output;
+  app.add_flag("--quiet", output.quiet, "Print results only");
+  app.add_flag("--no-color", output.no_color, "No colours and no progress line");
+  app.add_option("--log-level", output.log_level, "trace, debug, info, warning, error or off")->capture_default_str();
+  const std::vector<Entry> table = add_commands(app);
+
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    // --help and --version end here too, with exit code 0.
+    if (error.get_exit_code() == 0) return app.exit(error);
+    return fail(usage_problem(app, error), ExitCode::recipe);
+  }
+  if (environment.contains("NO_COLOR")) output.no_color = true;
+  start_logging(output.log_level, !output.no_color);
+  if (output.log_level != "debug" && output.log_level != "trace") silence_library_warnings();
+  keep_freed_heap(environment);
+  require_x86_64_v3();
+  require_libtorch(libtorch_version());
+  const auto chosen =
+      std::find_if(table.begin(), table.end(), [](const Entry& entry) { return entry.parsed->parsed(); });
+  TRAINOPT_CHECK(chosen != table.end());
+  if (const auto words = extra_arguments(*chosen->parsed); !words.empty() && !chosen->parsed->get_allow_extras())
+    throw UserError(fmt::format("unexpected argument; see {} --help: {}", full_name(*chosen->parsed), words.front()));
+  const int code = chosen->command({environment, output});
+  // A run writes its results to files and survives the loss of its console; for other commands standard output is the
+  // result.
+  if (chosen->parsed->get_name() != "run" && (std::fflush(stdout) != 0 || std::ferror(stdout) != 0))
+    throw UserError("cannot write to standard output", ExitCode::storage);
+  return code;
+}
+
+int guarded(int argc, char** argv, const Environment& environment) {
+  try {
+    return run(argc, argv, environment);
+  } catch (const std::exception& error) {
+    const auto [message, code] = explain(error);
+    return fail(message, code);
+  }
+}
+
+/// Whether the user loads a library into this process, as profilers do, which may write its results at exit.
+bool has_injected_tool(const Environment& environment) {
+  return environment.contains("LD_PRELOAD") || environment.contains("CUDA_INJECTION64_PATH") ||
+         environment.contains("NVTX_INJECTION64_PATH");
+}
+
+}  // namespace
+
+int run_program(int argc, char** argv) {
+  reserve_standard_streams();
+  const Environment environment = read_environment(environ);
+  const int code = guarded(argc, argv, environment);
+  std::fflush(stdout);
+  flush_log();
+  if (has_injected_tool(environment)) return code;
+  // Without static destructors: libtorch takes half the time of a short command to remove its operators.
+  std::_Exit(code);
+}
+
+}  // namespace trainopt
