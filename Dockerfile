@@ -7,8 +7,8 @@ ENV TRAINOPT_CACHE=/opt/trainopt/cache
 WORKDIR /opt/trainopt/source
 # Copied first, so that a change to the sources does not reinstall the dependencies.
 COPY scripts/setup scripts/
-COPY scripts/requirements/build.txt scripts/requirements/parquet.txt scripts/requirements/
-RUN scripts/setup
+COPY scripts/requirements/build.txt scripts/requirements/cuda.txt scripts/requirements/parquet.txt scripts/requirements/
+RUN scripts/setup --cuda
 COPY . .
 RUN scripts/build trainopt && cmake --install build --prefix /usr/local
 ENTRYPOINT ["trainopt"]

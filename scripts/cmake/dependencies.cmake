@@ -1,5 +1,5 @@
-# TRAINOPT_SITE_PACKAGES is the site-packages folder that scripts/setup fills: libtorch and a complete CUDA toolkit,
-# from two pinned wheels.
+# TRAINOPT_SITE_PACKAGES is the site-packages folder that scripts/setup fills: libtorch and, with TRAINOPT_CUDA, the
+# CUDA toolkit.
 if(NOT TRAINOPT_SITE_PACKAGES AND DEFINED ENV{TRAINOPT_SITE_PACKAGES})
   set(TRAINOPT_SITE_PACKAGES $ENV{TRAINOPT_SITE_PACKAGES})
 endif()
@@ -9,27 +9,6 @@ if(NOT TRAINOPT_SITE_PACKAGES)
     "or eval \"$(scripts/setup --print)\" first")
 endif()
 set(TRAINOPT_SITE_PACKAGES ${TRAINOPT_SITE_PACKAGES} CACHE PATH "site-packages with torch and nvidia/")
-
-set(cuda_toolkit ${TRAINOPT_SITE_PACKAGES}/nvidia/cu13)
-set(ENV{CUDACXX} ${cuda_toolkit}/bin/nvcc)
-set(ENV{CUDA_HOME} ${cuda_toolkit})
-set(CUDAToolkit_ROOT ${cuda_toolkit})
-set(CUDA_TOOLKIT_ROOT_DIR ${cuda_toolkit})
-if(NOT DEFINED TORCH_CUDA_ARCH_LIST)
-  # For the GPUs of this machine, or PTX that any GPU can run, since each architecture takes half a CPU minute. The
-  # preset `package` has all. (libtorch's own guess is a list that nvcc 13 rejects if there is no GPU.)
-  execute_process(COMMAND nvidia-smi --query-gpu=compute_cap --format=csv,noheader
-    OUTPUT_VARIABLE architectures ERROR_QUIET RESULT_VARIABLE code OUTPUT_STRIP_TRAILING_WHITESPACE)
-  if(code EQUAL 0 AND architectures MATCHES "^[0-9.\n]+$")
-    string(REPLACE "\n" ";" architectures "${architectures}")
-    list(REMOVE_DUPLICATES architectures)
-  else()
-    set(architectures 7.5+PTX)
-  endif()
-  set(TORCH_CUDA_ARCH_LIST "${architectures}" CACHE STRING "GPU architectures to compile kernels for")
-endif()
-list(PREPEND CMAKE_PREFIX_PATH ${TRAINOPT_SITE_PACKAGES}/torch/share/cmake)
-find_package(Torch 2.11 REQUIRED)
 
 # TRAINOPT_ARROW is the folder of the Python package pyarrow: Arrow's headers and libraries. Without it, the program
 # reads no Parquet files.
@@ -71,24 +50,4 @@ get_target_property(fmt_include fmt::fmt INTERFACE_INCLUDE_DIRECTORIES)
 file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/include_first)
 file(CREATE_LINK ${fmt_include}/fmt ${CMAKE_BINARY_DIR}/include_first/fmt SYMBOLIC)
 
-# libtorch, as a system library so that its headers cause no warnings.
-add_library(trainopt_torch INTERFACE)
-target_include_directories(trainopt_torch SYSTEM INTERFACE ${CMAKE_BINARY_DIR}/include_first)
-# The wheel is built with NDEBUG; without it some of its classes (at::RecordFunction) have a different layout.
-# trainopt's own checks do not depend on NDEBUG.
-target_compile_definitions(trainopt_torch INTERFACE NDEBUG)
-# libtorch's headers then include the operations that they use instead of all two thousand.
-target_compile_definitions(trainopt_torch INTERFACE AT_PER_OPERATOR_HEADERS)
-# libstdc++ first: libtorch exports incompatible parts of std::filesystem, in which remove_all would crash.
-target_link_libraries(trainopt_torch INTERFACE -Wl,--push-state,--no-as-needed -lstdc++ -Wl,--pop-state
-  ${TORCH_LIBRARIES})
-target_include_directories(trainopt_torch SYSTEM INTERFACE ${TORCH_INCLUDE_DIRS})
-# Without OpenMP, at::parallel_for, a template in libtorch's headers, silently runs on one thread. The wheel contains
-# the same libgomp.so.1, so there is one thread pool.
-target_link_libraries(trainopt_torch INTERFACE OpenMP::OpenMP_CXX)
-file(GLOB cuda_library_folders LIST_DIRECTORIES true ${TRAINOPT_SITE_PACKAGES}/nvidia/*/lib)
-foreach(folder IN LISTS cuda_library_folders)
-  target_link_options(trainopt_torch INTERFACE -Wl,-rpath-link,${folder})
-endforeach()
-set(CMAKE_INSTALL_RPATH ${TRAINOPT_SITE_PACKAGES}/torch/lib)
-set(CMAKE_INSTALL_RPATH_USE_LINK_PATH ON)
+include(torch)

@@ -17,9 +17,8 @@ function(trainopt_module name)
 endfunction()
 
 # trainopt_kernels(NAME a.cu)
-# Adds a static library of CUDA kernels for TORCH_CUDA_ARCH_LIST, which find_package(Torch) has put into
-# CMAKE_CUDA_FLAGS. It sees neither libtorch nor the flags of g++. ptxas's report on registers and memory is stored in
-# NAME.ptxas in the build folder, for scripts/kernel_report.
+# Adds a static library of CUDA kernels for TORCH_CUDA_ARCH_LIST. It sees neither libtorch nor the flags of g++. ptxas's
+# report on registers and memory is stored in NAME.ptxas in the build folder, for scripts/kernel_report.
 function(trainopt_kernels name source)
   set(target trainopt_${name})
   add_library(${target} STATIC ${source})
@@ -30,6 +29,12 @@ function(trainopt_kernels name source)
   # Shared: the CUDA runtime that libtorch has already loaded.
   set_target_properties(${target} PROPERTIES CUDA_RUNTIME_LIBRARY Shared CUDA_COMPILER_LAUNCHER
     "${CMAKE_SOURCE_DIR}/scripts/kernel_report;--keep;${CMAKE_BINARY_DIR}/${name}.ptxas")
+endfunction()
+
+# trainopt_add_test(NAME COMMAND...)
+# Adds a ctest entry whose CPU time scripts/test counts.
+function(trainopt_add_test name)
+  add_test(NAME ${name} COMMAND ${CMAKE_SOURCE_DIR}/tests/support/account ${name} ${ARGN})
 endfunction()
 
 # trainopt_test(NAME SOURCES a.cpp ... USES modules ... [TORCH] [GPU] [BATCH n])
@@ -53,9 +58,14 @@ function(trainopt_test name)
     target_link_libraries(${target} PRIVATE trainopt_flags trainopt_test_support ${arg_USES} ${arg_LINKS})
   endif()
   if(arg_TORCH)
-    trainopt_use_torch(${target})
+    target_link_libraries(${target} PRIVATE trainopt_torch)
+    if(arg_GPU)
+      target_precompile_headers(${target} REUSE_FROM trainopt_precompiled)
+    else()
+      target_precompile_headers(${target} REUSE_FROM trainopt_test_precompiled)
+    endif()
   endif()
-  add_test(NAME ${name} COMMAND ${target})
+  trainopt_add_test(${name} $<TARGET_FILE:${target}>)
   set_tests_properties(${name} PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT ${TRAINOPT_TEST_TIMEOUT}
     LABELS "${TRAINOPT_TEST_LABEL}")
   if(TRAINOPT_TEST_LABEL)
@@ -79,11 +89,6 @@ function(trainopt_compile_in_batches target)
 endfunction()
 
 function(trainopt_use_torch target)
-  get_target_property(kind ${target} TYPE)
-  if(kind STREQUAL "STATIC_LIBRARY")
-    target_link_libraries(${target} PUBLIC trainopt_torch)
-  else()
-    target_link_libraries(${target} PRIVATE trainopt_torch)
-  endif()
+  target_link_libraries(${target} PUBLIC trainopt_torch)
   target_precompile_headers(${target} REUSE_FROM trainopt_precompiled)
 endfunction()

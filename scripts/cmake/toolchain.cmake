@@ -2,7 +2,7 @@
 set(CMAKE_CXX_STANDARD 20)
 set(CMAKE_CXX_STANDARD_REQUIRED ON)
 set(CMAKE_CXX_EXTENSIONS OFF)
-set(CMAKE_CUDA_STANDARD 17)             # CMake 3.25 does not know CUDA20; must be set before find_package(Torch)
+set(CMAKE_CUDA_STANDARD 17)             # CMake 3.25 does not know CUDA20; must be set before the language is enabled
 set(CMAKE_CXX_VISIBILITY_PRESET hidden)
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 if(NOT CMAKE_BUILD_TYPE)
@@ -14,7 +14,10 @@ set(trainopt_cold_options $<$<CONFIG:Release>:-O1>)
 
 option(TRAINOPT_BATCHES "Compile sources of a module in batches; OFF: one by one, as clang-tidy and editors want" ON)
 option(TRAINOPT_WERROR "Treat warnings as errors" OFF)
-option(TRAINOPT_CUDA "Build lib/device/cuda (the libtorch found must be a CUDA build)" ON)
+if(NOT DEFINED TRAINOPT_CUDA AND DEFINED ENV{TRAINOPT_CUDA})
+  set(TRAINOPT_CUDA $ENV{TRAINOPT_CUDA})
+endif()
+option(TRAINOPT_CUDA "Build for NVIDIA GPUs; needs the CUDA toolkit, from scripts/setup --cuda" ON)
 
 add_library(trainopt_flags INTERFACE)
 # x86-64-v3 is required (checked at start-up); wider variants are chosen at run time. A designated initializer may leave
@@ -31,11 +34,7 @@ endif()
 
 find_program(TRAINOPT_CCACHE ccache)
 if(TRAINOPT_CCACHE)
-  # ccache caches precompiled headers only with these settings. Paths are relative so that other clones hit the same
-  # cache.
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env
-    CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime
-    CCACHE_NOHASHDIR=1 CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} ${TRAINOPT_CCACHE})
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_SOURCE_DIR}/scripts/cmake/cached ${CMAKE_SOURCE_DIR} ${TRAINOPT_CCACHE})
   target_compile_options(trainopt_flags INTERFACE -fpch-preprocess)
 endif()
 find_program(TRAINOPT_MOLD mold)

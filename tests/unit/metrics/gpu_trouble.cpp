@@ -45,6 +45,18 @@ void check_sentence(const std::string& sentence, const std::vector<std::string>&
 
 }  // namespace
 
+TEST_CASE("a build without CUDA says so where there is a GPU") {
+  GpuEvidence evidence = evidence_of(GpuProblem::none);
+  evidence.cuda = {};
+  CHECK_THAT(gpu_trouble(evidence), ContainsSubstring("built without CUDA") &&
+                                        ContainsSubstring("scripts/setup --cuda") && ContainsSubstring("NVIDIA H100"));
+  evidence.gpus.clear();
+  CHECK_THAT(gpu_trouble(evidence),
+             ContainsSubstring("built without CUDA") && ContainsSubstring("/dev/nvidia0 exists"));
+  evidence.device_files.clear();
+  CHECK(gpu_trouble(evidence).empty());
+}
+
 TEST_CASE("there is nothing to say without a driver, without CUDA, and where a GPU works") {
   CHECK(gpu_trouble({}) == "");
   GpuEvidence none = evidence_of(GpuProblem::none);
