@@ -1,4 +1,5 @@
-"""Runs the program named by TRAINOPT as a user does; every test has its own current directory."""
+"""Runs the program named by TRAINOPT as a user does; every test has its own current directory. Most commands run in
+command_server, the same program in a process that has loaded libtorch already."""
 
 import json
 import os
@@ -12,6 +13,9 @@ import pytest
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 PROGRAM = os.environ.get("TRAINOPT", str(CHECKOUT / "build/app/trainopt"))
+
+sys.path.append(str(CHECKOUT / "tests/support/command_server"))
+from client import CommandServer
 
 # Finishes in a moment: 64-byte images, a few hundred parameters.
 TINY = """\
@@ -28,6 +32,9 @@ SHARES = "workers_busy_pct read_pct decode_pct transform_pct other_pct sample_us
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "full: slow, and covers nothing critical; run by scripts/test --full")
+    config.addinivalue_line(
+        "markers", "real_program: asks about loading or memory, so that every command is a process that loads libtorch"
+    )
 
 
 def in_full(*values):
@@ -120,31 +127,40 @@ class Result:
         return f"exit code {self.code}\n--- stdout\n{self.out}\n--- stderr\n{self.err}"
 
 
+def without_gpus():
+    """Hides GPUs unless the caller chose some, so that the tests behave the same on every machine."""
+    return {**os.environ, "CUDA_VISIBLE_DEVICES": os.environ.get("CUDA_VISIBLE_DEVICES", "")}
+
+
 class Program:
-    def __init__(self, folder):
-        self.folder, self.started = folder, []
+    """Commands run in the server of commands, unless the server would be seen: with `before`, with variables that are
+    read at load, and in tests with the mark real_program."""
+
+    server = CommandServer(Path(PROGRAM).with_name("command_server"), without_gpus())
+
+    def __init__(self, folder, real=False):
+        self.folder, self.started, self.real = folder, [], real
 
     def environment(self):
-        """Hides GPUs unless the caller chose some, and what was measured of this machine, so that the tests behave the
-        same on every machine."""
-        return {
-            **os.environ,
-            "CUDA_VISIBLE_DEVICES": os.environ.get("CUDA_VISIBLE_DEVICES", ""),
-            "XDG_CACHE_HOME": str(self.folder / ".cache"),
-        }
+        """Also hides what was measured of this machine."""
+        return {**without_gpus(), "XDG_CACHE_HOME": str(self.folder / ".cache")}
 
     def __call__(self, *arguments, timeout=300, env=None, before=None, program=PROGRAM):
         """`before` runs in the new process before the program starts."""
-        done = subprocess.run(
-            [program, *map(str, arguments)],
-            cwd=self.folder,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=timeout,
-            env=env or self.environment(),
-            preexec_fn=before,
-        )
+        words, env = [program, *map(str, arguments)], env or self.environment()
+        if program == PROGRAM and not before and not self.real and self.server.serves(env):
+            done = self.server.run(words, self.folder, env, timeout)
+        else:
+            done = subprocess.run(
+                words,
+                cwd=self.folder,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                timeout=timeout,
+                env=env,
+                preexec_fn=before,
+            )
         return Result(done.returncode, done.stdout, done.stderr)
 
     def start(self, *arguments, **options):
@@ -185,9 +201,15 @@ class Program:
         return result
 
 
+@pytest.fixture(scope="session", autouse=True)
+def command_server():
+    yield
+    Program.server.close()
+
+
 @pytest.fixture
-def trainopt(tmp_path):
-    program = Program(tmp_path)
+def trainopt(tmp_path, request):
+    program = Program(tmp_path, real=request.node.get_closest_marker("real_program") is not None)
     yield program
     for process in program.started:  # an endless run of a failed test would slow down the following ones
         if process.poll() is None:

@@ -16,6 +16,12 @@ def same_threads():
     torch.set_num_threads(support.allowed_cores())
 
 
+@pytest.fixture(scope="session", autouse=True)
+def command_server():
+    yield
+    support.SERVER.close()
+
+
 @pytest.fixture(scope="session")
 def weights(tmp_path_factory):
     """weights(model section) -> path of a safetensors file with torchvision's names, created once per model."""

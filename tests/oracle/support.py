@@ -4,6 +4,7 @@ import copy
 import json
 import os
 import subprocess
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,6 +13,9 @@ import torch
 import yaml
 from PIL import Image
 from safetensors.torch import load_file
+
+sys.path.append(str(Path(__file__).resolve().parents[1] / "support/command_server"))
+from client import CommandServer
 
 LOSS_TOLERANCE = 1e-3  # for twenty losses, relative
 GRADIENT_TOLERANCE = (
@@ -72,11 +76,12 @@ def write_tokens(path: Path, count: int = 6000) -> Path:
     return path
 
 
+BINARY = Path(os.environ["TRAINOPT_BINARY"])  # of the trainopt program; ctest sets it
+SERVER = CommandServer(BINARY.with_name("command_server"), dict(os.environ))
+
+
 def trainopt(*arguments, expect: int = 0) -> subprocess.CompletedProcess:
-    binary = os.environ.get("TRAINOPT_BINARY")
-    if not binary:
-        raise RuntimeError("set TRAINOPT_BINARY to the trainopt program; ctest does this")
-    done = subprocess.run([binary, *map(str, arguments)], capture_output=True, text=True, timeout=300)
+    done = SERVER.run([str(BINARY), *map(str, arguments)], os.getcwd(), dict(os.environ), timeout=300)
     ended = f"trainopt {' '.join(map(str, arguments))}\nexited with code {done.returncode}, not {expect}"
     assert done.returncode == expect, f"{ended}\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
     return done
