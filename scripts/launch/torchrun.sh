@@ -18,8 +18,8 @@ if [[ -z $trainopt ]]; then
   trainopt=${here%/scripts/launch}/build/app/trainopt
 fi
 torchrun=${TORCHRUN:-$(command -v torchrun || true)}
-if [[ -z $torchrun ]]; then   # use the one in this checkout's build environment
-  settings=$("$here/../setup" --print)
+if [[ -z $torchrun ]]; then   # use the one in this checkout's build environment; it needs CUDA's libraries
+  settings=$(TRAINOPT_CUDA=ON "$here/../setup" --print)
   eval "$settings"
   torchrun=$TRAINOPT_SITE_PACKAGES/../../../bin/torchrun
 fi
