@@ -70,7 +70,7 @@ class CommandServer:
         self.folder = tempfile.TemporaryDirectory(prefix="served-")
         self.path = f"{self.folder.name}/socket"
         words = [self.program, "--serve", self.path]
-        self.process = subprocess.Popen(words, stdin=subprocess.DEVNULL, env=self.environment)
+        self.process = subprocess.Popen(words, stdin=subprocess.PIPE, env=self.environment)
 
     @staticmethod
     def number(connection):
@@ -80,7 +80,7 @@ class CommandServer:
 
     def close(self):
         if self.process:
-            self.process.terminate()
+            self.process.stdin.close()
             self.process.wait()
             self.folder.cleanup()
 

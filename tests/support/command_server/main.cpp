@@ -1,7 +1,7 @@
 // The program for command-line tests that do not ask about loading, environment at load, or memory: a process that has
 // loaded libtorch once and forks for every command, so that a command does not pay for loading.
 //
-//   command_server --serve SOCKET     serves until it gets SIGTERM
+//   command_server --serve SOCKET     serves until its standard input is closed, also by the death of who holds it
 //   command_server ARGUMENT...        is the program: jobs of several processes start /proc/self/exe again
 //
 // A client connects and sends one message: two open files as SCM_RIGHTS (standard output, standard error) and texts
@@ -85,6 +85,7 @@ std::vector<char*> pointers(std::vector<std::string>& texts) {
   sigset_t none;
   ::sigemptyset(&none);
   ::sigprocmask(SIG_SETMASK, &none, nullptr);
+  ::dup2(::open("/dev/null", O_RDONLY | O_CLOEXEC), STDIN_FILENO);
   ::dup2(request.streams[0], STDOUT_FILENO);
   ::dup2(request.streams[1], STDERR_FILENO);
   for (int file = 3; file < 64; ++file) ::close(file);
@@ -117,7 +118,6 @@ int open_socket(const char* path) {
 }
 
 [[noreturn]] void serve(const char* path) {
-  ::prctl(PR_SET_PDEATHSIG, SIGTERM);
   sigset_t child;
   ::sigemptyset(&child);
   ::sigaddset(&child, SIGCHLD);
@@ -125,8 +125,9 @@ int open_socket(const char* path) {
   const int ended = ::signalfd(-1, &child, SFD_CLOEXEC | SFD_NONBLOCK), socket = open_socket(path);
   std::map<pid_t, int> connections;  // of the commands that run
   for (;;) {
-    std::array<pollfd, 2> waits{{{socket, POLLIN, 0}, {ended, POLLIN, 0}}};
+    std::array<pollfd, 3> waits{{{socket, POLLIN, 0}, {ended, POLLIN, 0}, {STDIN_FILENO, POLLIN, 0}}};
     if (::poll(waits.data(), waits.size(), -1) < 0) continue;
+    if (waits[2].revents) std::_Exit(0);
     if (waits[0].revents) {
       Request request = receive(::accept4(socket, nullptr, nullptr, SOCK_CLOEXEC));
       TRAINOPT_CHECK(threads() == 1);  // fork() would leave the others behind, with their locks held
