@@ -77,7 +77,8 @@ endfunction()
 # Compiles N sources (8 by default) at a time as one. libtorch's headers leave template instantiations to every
 # compilation, seconds of work that the sources of a batch share. Modules that change often have smaller batches,
 # because a changed source compiles its whole batch. Names in anonymous namespaces must differ within a module, also
-# from what its using-directives bring in: kernels, where a hidden overload would be a wrong number, have batches of 1.
+# from what its headers and using-directives bring in. The compiler does not notice: with the kernels of an operation in
+# one batch, by_channel() of norm/reference.cpp hid that of norm/cpu/by_rows.h. So kernels have batches of 1.
 function(trainopt_compile_in_batches target)
   set(size 8)
   if(ARGC GREATER 1)

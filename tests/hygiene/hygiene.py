@@ -149,36 +149,6 @@ def check_names(path, text, names):
                 yield number, f"names the optimization {name} outside its folder: {line.strip()}"
 
 
-# A function that begins in column 0 of an anonymous namespace, and the namespace itself.
-ANONYMOUS = re.compile(r"^namespace \{\n(.*?)^\}  // namespace$", re.MULTILINE | re.DOTALL)
-FUNCTION = re.compile(
-    r"^(?!template|static_assert|using|struct|class|enum|//)\w[^\n;=]*?\b(\w+)\((?=[^;]*?\{)", re.MULTILINE
-)
-OWN_COMPILATION = re.compile(r"_(avx2|avx512|avx512_bf16|loops)\.cpp$")
-
-
-def check_batch(operation, texts):
-    """Yields (path, problem) for each function that two sources of a kernel's operation, which are compiled as one,
-    define in anonymous namespaces: one could hide an overload of the other. `texts`: the sources by their paths."""
-    first = {}
-    for path, text in sorted(texts.items()):
-        names = {name for body in ANONYMOUS.findall(text) for name in FUNCTION.findall(body)}
-        for name in sorted(names):
-            if name in first:
-                yield path, f"lib/kernels/{operation} is compiled as one, and {first[name]} also has {name}()"
-            first.setdefault(name, path)
-
-
-def check_batches(top, paths):
-    operations = {}
-    for path in paths:
-        if (found := re.match(r"lib/kernels/(\w+)/.*\.cpp$", path)) and not OWN_COMPILATION.search(path):
-            operations.setdefault(found[1], {})[path] = (top / path).read_text() if (top / path).is_file() else ""
-    for operation, texts in sorted(operations.items()):
-        for path, problem in check_batch(operation, texts):
-            yield f"{path}:1: {problem}"
-
-
 def check_tree(top, paths):
     modules = read_modules((top / "lib/README.md").read_text())
     names = optimization_names(top, paths)
@@ -194,7 +164,6 @@ def check_tree(top, paths):
             continue
         for number, problem in [*check_file(path, text, modules), *check_names(path, text, names)]:
             yield f"{path}:{number}: {problem}"
-    yield from check_batches(top, paths)
 
 
 def files_of(top):
@@ -245,7 +214,6 @@ def self_test():
         "lib/data/l.h": ("loading::workers();\n", "names the optimization loading"),
         "lib/optimizations/loading/a.h": ("// after winograd\n", "names the optimization winograd"),
         "app/a.cpp": ('text = "optimizations.tf32";\n', "names the optimization tf32"),
-        "lib/kernels/pool/b.cpp": ("namespace {\n\nint twice(float a) { return a; }\n\n}  // namespace\n", "twice()"),
         **PLANTED,
         # What must pass:
         "lib/data/ok.cpp": (
@@ -261,11 +229,6 @@ def self_test():
         "lib/optimizations/loading/README.md": ("as in winograd\n", None),
         "lib/kernels/winograd/winograd.h": ("namespace winograd;\n", None),
         "lib/device/ok.h": ("bool allow_tf32; // while loading\n", None),
-        "lib/kernels/pool/a.cpp": (
-            "namespace {\n\nint twice(int a,\n          int b) {\n  return once(a) + b;\n}\n\n}  // namespace\n",
-            None,
-        ),
-        "lib/kernels/pool/c_avx2.cpp": ("namespace {\n\nint twice(int a) { return once(a); }\n}  // namespace\n", None),
         "app/main.cpp": ('#include "data/loader.h"\nextern char** environ;\n', None),
     }
     with tempfile.TemporaryDirectory() as folder:
