@@ -30,7 +30,7 @@ if(TRAINOPT_CUDA)
   if(NOT EXISTS ${cuda_toolkit}/bin/nvcc)
     message(FATAL_ERROR "TRAINOPT_CUDA=ON needs the CUDA toolkit; scripts/setup --cuda installs it")
   endif()
-  # libtorch_cuda has no symbol that we call; it registers its operations when it is loaded.
+  # Linked as a whole: libtorch_cuda registers its operations when it is loaded.
   list(APPEND torch_libraries libtorch_cuda.so libc10_cuda.so)
 endif()
 list(TRANSFORM torch_libraries PREPEND ${torch_folder}/lib/)
