@@ -1,12 +1,11 @@
 #include "app/job_member.h"
 
-#include "base/log.h"
 #include "app/version.h"
 #include "base/host_name.h"
+#include "base/log.h"
+#include "base/program_files.h"
 #include "device/process.h"
 
-#include <elf.h>
-#include <link.h>
 #include <torch/version.h>
 #include <unistd.h>
 
@@ -55,31 +54,6 @@ std::string machine_id() {
   return fmt::format("{} {} {}", host_name(), id, std::filesystem::read_symlink("/proc/self/ns/net", error).string());
 }
 
-/// The linker's build ID of this program (NT_GNU_BUILD_ID), a hash of its contents; empty if it has none.
-std::string build_id() {
-  std::string id;
-  ::dl_iterate_phdr(
-      [](dl_phdr_info* program, size_t, void* found) {
-        for (int i = 0; i < program->dlpi_phnum; ++i) {
-          if (program->dlpi_phdr[i].p_type != PT_NOTE) continue;
-          const char *at = reinterpret_cast<const char*>(program->dlpi_addr + program->dlpi_phdr[i].p_vaddr),
-                     *end = at + program->dlpi_phdr[i].p_memsz;
-          const auto padded = [](size_t bytes) { return (bytes + 3) / 4 * 4; };
-          while (at + sizeof(ElfW(Nhdr)) <= end) {
-            const auto* note = reinterpret_cast<const ElfW(Nhdr)*>(at);
-            const char *name = at + sizeof *note, *content = name + padded(note->n_namesz);
-            if (note->n_type == NT_GNU_BUILD_ID && std::string_view(name, note->n_namesz) == std::string_view("GNU", 4))
-              for (size_t byte = 0; byte < note->n_descsz; ++byte)
-                *static_cast<std::string*>(found) += fmt::format("{:02x}", static_cast<unsigned char>(content[byte]));
-            at = content + padded(note->n_descsz);
-          }
-        }
-        return 1;  // stop: the first object is the program itself
-      },
-      &id);
-  return id;
-}
-
 }  // namespace
 
 JobMember::JobMember(const Launch& launch, const Recipe& recipe)
@@ -99,7 +73,8 @@ JobMember::JobMember(RendezvousOptions rendezvous, std::string recipes)
   job_ = std::make_unique<Job>(
       std::move(rendezvous),
       RankFacts{.recipe = std::move(recipes),
-                .build = fmt::format("trainopt {} libtorch {} {}", kBuild.version, TORCH_VERSION, build_id()),
+                .build = fmt::format("trainopt {} libtorch {} {}", kBuild.version, TORCH_VERSION,
+                                     build_id_of("/proc/self/exe")),
                 .host = machine_id(),
                 .cpus = allowed_cpus()});
 }

@@ -6,6 +6,7 @@
 #include "app/version.h"
 #include "base/log.h"
 #include "comm/launch_environment.h"
+#include "device/cuda_library.h"
 #include "device/heap.h"
 #include "device/process.h"
 
@@ -154,6 +155,7 @@ bool has_injected_tool(const Environment& environment) {
 
 int run_program(int argc, char** argv) {
   reserve_standard_streams();
+  open_cuda_library(kBuild.cuda_library);
   const Environment environment = read_environment(environ);
   const int code = guarded(argc, argv, environment);
   std::fflush(stdout);

@@ -49,16 +49,12 @@ std::optional<Torch> read_torch(const fs::path& folder) {
 std::string problem_with(const Torch& torch) {
   const std::string replace = "; replace it with: pip install --force-reinstall 'torch==" TRAINOPT_TORCH ".*'; found " +
                               torch.version + " in " + torch.folder.string();
-  std::error_code error;
   if (!starts_with(torch.version, TRAINOPT_TORCH "."))
     return "this trainopt works with torch " TRAINOPT_TORCH " only, and another version is installed" + replace;
-  if (torch.cuda.empty())
-    return "the installed torch is without CUDA, whose libraries trainopt needs even to train on the CPU" + replace;
-  if (!starts_with(torch.cuda, TRAINOPT_CUDA "."))
+  // Without CUDA it serves jobs on the CPU; the program itself says so on a machine with a GPU.
+  if (!torch.cuda.empty() && !starts_with(torch.cuda, TRAINOPT_CUDA "."))
     return "this trainopt works with torch for CUDA " TRAINOPT_CUDA " only, and the installed one is for CUDA " +
            torch.cuda + replace;
-  if (!fs::exists(torch.folder / "lib/libtorch_cuda.so", error))
-    return "the installed torch is incomplete: it has no lib/libtorch_cuda.so" + replace;
   return "";
 }
 

@@ -12,7 +12,7 @@ namespace trainopt {
 c10::intrusive_ptr<c10d::Backend> make_gloo(const c10::intrusive_ptr<c10d::Store>& store, int rank, int ranks,
                                             const std::string& address, double timeout_s);
 
-/// For tensors on this process's current GPU. Throws UserError in a build without CUDA.
+/// For tensors on this process's current GPU. Throws UserError without libtrainopt_cuda.so.
 c10::intrusive_ptr<c10d::Backend> make_nccl(const c10::intrusive_ptr<c10d::Store>& store, int rank, int ranks,
                                             double timeout_s);
 

@@ -27,9 +27,11 @@ enum class GpuProblem;  // gpu_error.h
 
 /// What CUDA answered when this process first asked it for GPUs. CUDA encodes version 13.0 as 13000.
 struct CudaStart {
-  int program_cuda = 0;       ///< the version that this program was built for; 0 in a build without CUDA
-  int64_t libtorch_cuda = 0;  ///< the version that the libtorch found was built for; 0 in a build without CUDA
-  int driver_cuda = 0;        ///< the newest version that the driver supports; 0: no driver is installed
+  bool built_for_cuda = false;  ///< whether this program was built for GPUs
+  std::string library_problem;  ///< cuda_library_problem(); if it is not empty, CUDA was not asked
+  int program_cuda = 0;         ///< the version that this program was built for; 0 if CUDA was not asked
+  int64_t libtorch_cuda = 0;    ///< the version that the libtorch found was built for; 0 if CUDA was not asked
+  int driver_cuda = 0;          ///< the newest version that the driver supports; 0: no driver is installed
   int gpus = 0;
   GpuProblem problem{};  ///< GpuProblem::none if there is a GPU or no driver
   std::string error;     ///< CUDA's own words

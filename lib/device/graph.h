@@ -23,7 +23,7 @@ class Graph {
 
 /// `generator`: the generator that the work draws from, in addition to libtorch's default one. With a `pool_owner`,
 /// which must have been recorded, the two graphs share a memory pool: they must never run at the same time, and tensors
-/// that one passes to the other must be kept referenced. Throws UserError in a build without CUDA.
+/// that one passes to the other must be kept referenced. Throws UserError without libtrainopt_cuda.so.
 std::unique_ptr<Graph> make_graph(const at::Generator& generator, const Graph* pool_owner);
 
 using MakeGraph = std::function<std::unique_ptr<Graph>(const at::Generator& generator, const Graph* pool_owner)>;

@@ -27,8 +27,8 @@ class TraceRange {
   uint64_t nvtx_;
 };
 
-/// NVTX ranges; in a build without CUDA they do nothing. A range that ends on any thread is ended by the number that
-/// begin_nvtx_range() returned; others nest.
+/// NVTX ranges; without libtrainopt_cuda.so they do nothing. A range that ends on any thread is ended by the number
+/// that begin_nvtx_range() returned; others nest.
 uint64_t begin_nvtx_range(const char* name, TraceRange::Ends ends) noexcept;
 void end_nvtx_range(uint64_t range, TraceRange::Ends ends) noexcept;
 

@@ -89,8 +89,7 @@ std::string why_none_found(const GpuEvidence& evidence) {
   return {};
 }
 
-/// The program starts with such a libtorch only where its own CUDA runtime is installed apart from PyTorch. One without
-/// CUDA ends it before main(), because the program is linked to libtorch_cuda.so.
+/// libtrainopt_cuda.so opens with such a libtorch only where its own CUDA runtime is installed apart from PyTorch.
 std::string why_libtorch_does_not_fit(const CudaStart& cuda) {
   if (cuda.libtorch_cuda / 1000 == cuda.program_cuda / 1000) return {};
   return fmt::format(
@@ -153,7 +152,8 @@ GpuEvidence gpu_evidence(const std::optional<std::string>& visible_devices, cons
 
 std::string gpu_trouble(const GpuEvidence& evidence) {
   const CudaStart& cuda = evidence.cuda;
-  if (cuda.program_cuda == 0) return why_built_without_cuda(evidence);
+  if (!cuda.built_for_cuda) return why_built_without_cuda(evidence);
+  if (!cuda.library_problem.empty()) return cuda.library_problem;
   if (cuda.driver_cuda == 0) {
     if (evidence.device_files.empty()) return {};
     return fmt::format(

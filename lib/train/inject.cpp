@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "comm/communicator.h"
+#include "device/cuda_library.h"
 #include "device/device.h"
 #include "device/tensor.h"
 #include "train/plan.h"
@@ -150,6 +151,18 @@ bool take_number(std::string_view& text, char mark, int64_t& number) {
   return true;
 }
 
+bool is_cuda_error(const Injection& injection) {
+  return injection.fault == InjectedFault::gpu || injection.fault == InjectedFault::ecc;
+}
+
+/// Also where there is no GPU: what follows an error of CUDA depends on CUDA's own tables of them.
+void require_cuda_errors() {
+  open_cuda_library_without_driver();
+  if (!cuda_table())
+    throw UserError(fmt::format("--inject gpu and ecc raise errors of CUDA, which this program does not know: {}",
+                                built_for_cuda() ? cuda_library_problem() : "it was built without CUDA"));
+}
+
 }  // namespace
 
 Injection parse_injection(const std::string& text) {
@@ -183,6 +196,7 @@ Injection parse_injection(const std::string& text) {
 
 void inject(Plan& plan, const std::vector<Injection>& injections) {
   if (injections.empty()) return;
+  if (std::any_of(injections.begin(), injections.end(), is_cuda_error)) require_cuda_errors();
   std::vector<Injection> mine;
   const auto& [rank, ranks] = std::pair(plan.position.rank, plan.position.ranks);
   for (const Injection& each : injections) {

@@ -2,11 +2,13 @@
 // relative to a plain copy. Prints one JSON object per line: pass, type, MiB that it must move, its bandwidth ÷ the
 // copy's. Pass and copy take turns; the ratio is the median over the turns. Names in `[…]` are the same work by
 // libtorch.
+#include "app/version.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/json.h"
-#include "device/device.h"
 #include "device/caching_allocator.h"
+#include "device/cuda_library.h"
+#include "device/device.h"
 #include "device/tensor.h"
 #include "kernels/gelu/gelu.h"
 #include "kernels/head/head.h"
@@ -203,10 +205,12 @@ void report_image_finish(const at::Tensor& x, int64_t count, int turns) {
 int main(int argc, char** argv) {
   const int turns = argc > 1 ? std::atoi(argv[1]) : 9;
   const int64_t images = argc > 2 ? std::atoll(argv[2]) : 32;
+  open_cuda_library(kBuild.cuda_library);
   const at::Device device = with_index(at::Device(argc > 3 ? argv[3] : "cpu"));
   const at::NoGradGuard no_grad;
   if (!device.is_cpu() && cuda_norm_kernels() == nullptr)
-    throw UserError("this build has no GPU kernels: configure it with TRAINOPT_CUDA=ON");
+    throw UserError(built_for_cuda() ? "there is no GPU that this build can use: " + cuda_library_problem()
+                                     : "this build has no GPU kernels: configure it with TRAINOPT_CUDA=ON");
   install_caching_allocator(/*huge_pages=*/true);  // keeps malloc's page faults out of the measurement
   const NormKernels& kernels = device.is_cpu() ? cpu_norm_kernels() : *cuda_norm_kernels();
   const PoolKernels& pool_kernels = device.is_cpu() ? cpu_pool_kernels() : *cuda_pool_kernels();

@@ -27,7 +27,8 @@ function(trainopt_kernels name source)
     -Xcompiler=-Wall,-Wextra,-Wshadow,-fvisibility=hidden $<$<BOOL:${TRAINOPT_WERROR}>:-Werror=all-warnings>)
   set_property(GLOBAL APPEND PROPERTY TRAINOPT_KERNEL_LOGS ${CMAKE_BINARY_DIR}/${name}.ptxas)
   # Shared: the CUDA runtime that libtorch has already loaded.
-  set_target_properties(${target} PROPERTIES CUDA_RUNTIME_LIBRARY Shared CUDA_COMPILER_LAUNCHER
+  set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE ON
+    CUDA_RUNTIME_LIBRARY Shared CUDA_COMPILER_LAUNCHER
     "${CMAKE_SOURCE_DIR}/scripts/kernel_report;--keep;${CMAKE_BINARY_DIR}/${name}.ptxas")
 endfunction()
 
@@ -52,12 +53,15 @@ function(trainopt_test name)
     target_sources(${target} PRIVATE ${CMAKE_SOURCE_DIR}/tests/support/gpu_main.cpp)
     # Defines CATCH_CONFIG_RUNNER, so no other source of a batch may include Catch2 before it.
     set_source_files_properties(${CMAKE_SOURCE_DIR}/tests/support/gpu_main.cpp PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
-    target_include_directories(${target} PRIVATE ${CMAKE_SOURCE_DIR}/tests)
-    target_link_libraries(${target} PRIVATE trainopt_flags Catch2::Catch2 ${arg_USES} ${arg_LINKS})
+    target_include_directories(${target} PRIVATE ${CMAKE_SOURCE_DIR}/tests ${CMAKE_SOURCE_DIR})
+    target_link_libraries(${target} PRIVATE trainopt_flags Catch2::Catch2 ${arg_USES} ${arg_LINKS} trainopt_build_facts)
   else()
     target_link_libraries(${target} PRIVATE trainopt_flags trainopt_test_support ${arg_USES} ${arg_LINKS})
   endif()
   if(arg_TORCH)
+    if(TRAINOPT_CUDA)
+      add_dependencies(${target} trainopt_cuda)   # opened by name, not linked
+    endif()
     target_link_libraries(${target} PRIVATE trainopt_torch)
     if(arg_GPU)
       target_precompile_headers(${target} REUSE_FROM trainopt_precompiled)

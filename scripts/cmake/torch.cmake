@@ -1,7 +1,8 @@
 # libtorch and the CUDA toolkit, from the wheels that scripts/setup installs. find_package(Torch) fails where the
 # wheel's toolkit is missing, which builds without CUDA do not need; so the few libraries are named here.
 #
-# Defines trainopt_torch, which modules link, and torch_version (2.11), torch_cuda (13), torch_folder.
+# Defines trainopt_torch, which modules link; trainopt_torch_cuda, which lib/cuda adds; and torch_version (2.11),
+# torch_cuda (13), torch_folder.
 set(torch_folder ${TRAINOPT_SITE_PACKAGES}/torch)
 set(cuda_toolkit ${TRAINOPT_SITE_PACKAGES}/nvidia/cu13)
 if(NOT EXISTS ${torch_folder}/version.py OR NOT EXISTS ${torch_folder}/lib/libtorch_cpu.so)
@@ -30,8 +31,6 @@ if(TRAINOPT_CUDA)
   if(NOT EXISTS ${cuda_toolkit}/bin/nvcc)
     message(FATAL_ERROR "TRAINOPT_CUDA=ON needs the CUDA toolkit; scripts/setup --cuda installs it")
   endif()
-  # Linked as a whole: libtorch_cuda registers its operations when it is loaded.
-  list(APPEND torch_libraries libtorch_cuda.so libc10_cuda.so)
 endif()
 list(TRANSFORM torch_libraries PREPEND ${torch_folder}/lib/)
 # libstdc++ first: libtorch exports incompatible parts of std::filesystem, in which remove_all would crash.
@@ -77,5 +76,10 @@ if(TRAINOPT_CUDA)
   set(ENV{CUDA_HOME} ${cuda_toolkit})
   enable_language(CUDA)
   string(APPEND CMAKE_CUDA_FLAGS " --expt-relaxed-constexpr")
-  target_link_libraries(trainopt_torch INTERFACE ${cuda_toolkit}/lib/libcudart.so)
+  # For libtrainopt_cuda.so alone. libtorch_cuda registers its operations when it is loaded, so it is linked even if no
+  # symbol of it is needed.
+  add_library(trainopt_torch_cuda INTERFACE)
+  target_link_libraries(trainopt_torch_cuda INTERFACE -Wl,--push-state,--no-as-needed
+    ${torch_folder}/lib/libtorch_cuda.so ${torch_folder}/lib/libc10_cuda.so -Wl,--pop-state
+    ${cuda_toolkit}/lib/libcudart.so)
 endif()

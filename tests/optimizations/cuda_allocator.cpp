@@ -6,6 +6,7 @@
 #include "device/device_allocator.h"
 #include "recipe/make_plan.h"
 #include "support/catch.h"
+#include "support/cuda_without_driver.h"
 
 #include <c10/core/AllocatorConfig.h>
 
@@ -63,7 +64,7 @@ TEST_CASE("libtorch understands the settings that the switch makes") {
   CHECK(Libtorch::max_split_size() == 20 * kMiB);
   CHECK(Libtorch::roundup_power2_divisions(3 * kMiB) == 2);
   CHECK(Libtorch::garbage_collection_threshold() == 0);
-  if (start_cuda().program_cuda == 0) return;  // the limit that the threshold needs is an option of CUDA's allocator
+  if (!kCudaIsOpen) return;  // the limit that the threshold needs is an option of CUDA's allocator
   for (const double threshold : {1e-7, 0.8, 0.9999999}) {
     give_libtorch(
         cuda_allocator::settings_text({.expandable_segments = false, .garbage_collection_threshold = threshold}));

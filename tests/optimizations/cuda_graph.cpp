@@ -1,4 +1,5 @@
 // A run that records and replays its steps is bit-identical to an eager run, whatever the host decides between steps.
+#include "device/cuda_library.h"
 #include "optimizations/cuda_graph/graph_runner.h"
 #include "optimizations/fused_optimizer/fused_optimizer.h"
 #include "kernels/update/update.h"
@@ -423,7 +424,7 @@ TEST_CASE(
   CHECK(seen.count(kEagerStepMsLabel) > 0);
   CHECK(seen.count(kReplayedStepMsLabel) > 0);
 
-  if (kernels::update::cuda_kernels() == nullptr) return;  // this build cannot plan it for a GPU
+  if (!built_for_cuda()) return;  // this build cannot plan it for a GPU
   recipe.optimizations.cuda_graph = true;
   recipe.device = "cuda";
   const auto planned = make_plan(recipe, assume(Machine{}, "gpus=1,arch=sm_80,memory_gib=40").machine).switches.back();

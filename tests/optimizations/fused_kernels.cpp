@@ -1,5 +1,6 @@
 // The switch fused_kernels: its task, its language head and its plan. tests/kernels tests the kernels.
 #include "device/autocast.h"
+#include "device/cuda_library.h"
 #include "kernels/head_checks.h"
 #include "model/builder.h"
 #include "model/model.h"
@@ -105,7 +106,7 @@ TEST_CASE("a plan for an assumed GPU uses GPU kernels if the build has them") {
   REQUIRE(plan.device.is_cuda());
   REQUIRE(plan.switches.size() == 1);
   const Outcome& outcome = plan.switches[0].outcome;
-  CHECK(outcome.has_effect == (kernels::cuda_norm_kernels() != nullptr));
+  CHECK(outcome.has_effect == built_for_cuda());
   if (!outcome.has_effect) CHECK_THAT(outcome.text, ContainsSubstring("TRAINOPT_CUDA"));
 }
 

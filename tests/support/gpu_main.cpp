@@ -1,12 +1,15 @@
 // Catch2's main for tests that need a GPU: without one they are skipped, not passed.
 #define CATCH_CONFIG_RUNNER
 #include "catch.h"
+#include "app/version.h"
+#include "device/cuda_library.h"
 #include "device/device.h"
 
 #include <cstdio>
 
 int main(int argc, char* argv[]) {
   constexpr int kSkipped = 77;
+  trainopt::open_cuda_library(trainopt::kBuild.cuda_library);
   if (!trainopt::cuda_available()) {
     std::fputs("skipped: no GPU that this build can use\n", stderr);
     return kSkipped;

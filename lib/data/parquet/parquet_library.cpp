@@ -1,6 +1,7 @@
 #include "data/parquet/parquet_library.h"
 
 #include "base/error.h"
+#include "base/program_files.h"
 
 #include <dlfcn.h>
 
@@ -11,26 +12,12 @@
 namespace trainopt {
 namespace {
 
-namespace fs = std::filesystem;
-
 constexpr const char* kLibrary = "libtrainopt_parquet.so";
-
-/// In `lib` beside the program's folder, as in an installation and a package, or in that of the build folder. Empty if
-/// it is not there.
-fs::path find_library() {
-  std::error_code error;
-  const fs::path program = fs::read_symlink("/proc/self/exe", error).parent_path();
-  if (fs::path beside = program.parent_path() / "lib" / kLibrary; fs::exists(beside, error)) return beside;
-  for (fs::path folder = program; folder.has_relative_path(); folder = folder.parent_path())
-    if (fs::exists(folder / "CMakeCache.txt", error)) return folder / "lib" / kLibrary;
-  return {};
-}
 
 template <class Function>
 Function* load(const char* name) {
-  const fs::path path = find_library();
-  std::error_code error;
-  if (path.empty() || !fs::exists(path, error))
+  const std::filesystem::path path = library_of_program(kLibrary);
+  if (path.empty())
     throw UserError(fmt::format("this program was built without Parquet: it has no {}", kLibrary), ExitCode::data);
   // Local: Arrow's symbols must not replace those of libtorch. Never closed, because Arrow has threads.
   if (void* library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL))

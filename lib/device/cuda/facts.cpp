@@ -19,9 +19,11 @@ std::string uuid_text(const cudaUUID_t& uuid) {
 }
 
 CudaStart ask_cuda() {
-  CudaStart start;
+  CudaStart start{.built_for_cuda = true};
   start.program_cuda = CUDART_VERSION;
-  start.libtorch_cuda = at::detail::getCUDAHooks().versionCUDART();
+  // Without hooks, libtorch was asked for CUDA before this library was opened.
+  const auto& hooks = at::detail::getCUDAHooks();
+  start.libtorch_cuda = hooks.hasCUDART() ? hooks.versionCUDART() : 0;
   // Without libcuda.so.1 the version is 0.
   if (cudaDriverGetVersion(&start.driver_cuda) != cudaSuccess || start.driver_cuda == 0) return start;
   const cudaError_t error = cudaGetDeviceCount(&start.gpus);

@@ -41,7 +41,7 @@ const GeluKernels& reference_gelu_kernels();
 const GeluKernels& cpu_gelu_kernels();
 /// One for each vector width of this CPU, the widest last.
 std::vector<const GeluKernels*> all_cpu_gelu_kernels();
-/// For GPUs, on the device's current stream; nullptr in builds without CUDA. Touches no GPU before it is used.
+/// For GPUs, on the device's current stream; nullptr without libtrainopt_cuda.so. Touches no GPU before it is used.
 const GeluKernels* cuda_gelu_kernels();
 
 }  // namespace trainopt::kernels

@@ -31,7 +31,7 @@ class GeluLaunches {
   virtual void backward(const GeluOperands& o, const GeluSums& sums, void* queue) const = 0;
 };
 
-/// nullptr in builds without CUDA. Touches no GPU.
+/// nullptr without libtrainopt_cuda.so. Touches no GPU.
 const GeluLaunches* cuda_gelu_launches();
 
 }  // namespace trainopt::kernels::device

@@ -57,7 +57,7 @@ const HeadKernels& reference_head_kernels();
 const HeadKernels& cpu_head_kernels();
 /// One for each vector width of this CPU, the widest last.
 std::vector<const HeadKernels*> all_cpu_head_kernels();
-/// For GPUs, on the device's current stream; nullptr in builds without CUDA. Touches no GPU before it is used.
+/// For GPUs, on the device's current stream; nullptr without libtrainopt_cuda.so. Touches no GPU before it is used.
 const HeadKernels* cuda_head_kernels();
 
 }  // namespace trainopt::kernels

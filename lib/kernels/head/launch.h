@@ -63,7 +63,7 @@ class HeadLaunches {
   virtual void finish_gradient(const ScaleOperands& o, void* queue) const = 0;
 };
 
-/// nullptr in builds without CUDA. Touches no GPU.
+/// nullptr without libtrainopt_cuda.so. Touches no GPU.
 const HeadLaunches* cuda_head_launches();
 
 }  // namespace trainopt::kernels::device

@@ -40,7 +40,7 @@ class FinishLaunches {
   virtual void finish(const FinishOperands& operands, void* queue) const = 0;
 };
 
-/// nullptr in builds without CUDA. Touches no GPU.
+/// nullptr without libtrainopt_cuda.so. Touches no GPU.
 const FinishLaunches* cuda_finish_launches();
 
 }  // namespace device

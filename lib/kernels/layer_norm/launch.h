@@ -47,7 +47,7 @@ class LayerNormLaunches {
   virtual void backward(const LayerNormGradientOperands& o, void* queue) const = 0;
 };
 
-/// nullptr in builds without CUDA. Touches no GPU.
+/// nullptr without libtrainopt_cuda.so. Touches no GPU.
 const LayerNormLaunches* cuda_layer_norm_launches();
 
 }  // namespace trainopt::kernels::device

@@ -70,7 +70,7 @@ const LayerNormKernels& reference_layer_norm_kernels();
 const LayerNormKernels& cpu_layer_norm_kernels();
 /// One for each vector width of this CPU, the widest last.
 std::vector<const LayerNormKernels*> all_cpu_layer_norm_kernels();
-/// For GPUs, on the device's current stream; nullptr in builds without CUDA. Touches no GPU before it is used.
+/// For GPUs, on the device's current stream; nullptr without libtrainopt_cuda.so. Touches no GPU before it is used.
 const LayerNormKernels* cuda_layer_norm_kernels();
 
 }  // namespace trainopt::kernels

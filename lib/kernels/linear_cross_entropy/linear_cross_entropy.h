@@ -69,7 +69,7 @@ const LinearCrossEntropyKernels& reference_linear_cross_entropy_kernels();
 const LinearCrossEntropyKernels& cpu_linear_cross_entropy_kernels();
 /// One for each vector width of this CPU, with products in float32 and in the operands' type, the best last.
 std::vector<const LinearCrossEntropyKernels*> all_cpu_linear_cross_entropy_kernels();
-/// For GPUs, on the device's current stream; nullptr in builds without CUDA. Touches no GPU before it is used.
+/// For GPUs, on the device's current stream; nullptr without libtrainopt_cuda.so. Touches no GPU before it is used.
 const LinearCrossEntropyKernels* cuda_linear_cross_entropy_kernels();
 
 }  // namespace trainopt::kernels

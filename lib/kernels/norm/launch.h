@@ -60,7 +60,7 @@ class NormLaunches {
   virtual void input_gradient(const NormOperands& o, Gate gate, void* queue) const = 0;
 };
 
-/// nullptr in builds without CUDA. Touches no GPU.
+/// nullptr without libtrainopt_cuda.so. Touches no GPU.
 const NormLaunches* cuda_norm_launches();
 
 }  // namespace trainopt::kernels::device

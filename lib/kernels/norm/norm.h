@@ -84,7 +84,7 @@ const NormKernels& reference_norm_kernels();
 const NormKernels& cpu_norm_kernels();
 /// One for each vector width of this CPU, the widest last. `always_stream`: small results bypass the caches too.
 std::vector<const NormKernels*> all_cpu_norm_kernels(bool always_stream = false);
-/// For GPUs, on the device's current stream; nullptr in builds without CUDA. Touches no GPU before it is used.
+/// For GPUs, on the device's current stream; nullptr without libtrainopt_cuda.so. Touches no GPU before it is used.
 const NormKernels* cuda_norm_kernels();
 
 }  // namespace trainopt::kernels

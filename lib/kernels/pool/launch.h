@@ -29,7 +29,7 @@ class PoolLaunches {
   virtual void input_gradient(const PoolOperands& o, void* queue) const = 0;
 };
 
-/// nullptr in builds without CUDA. Touches no GPU.
+/// nullptr without libtrainopt_cuda.so. Touches no GPU.
 const PoolLaunches* cuda_pool_launches();
 
 }  // namespace trainopt::kernels::device

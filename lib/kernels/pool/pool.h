@@ -35,7 +35,7 @@ const PoolKernels& reference_pool_kernels();
 const PoolKernels& cpu_pool_kernels();
 /// One for each vector width of this CPU, the widest last. `always_stream`: small results bypass the caches too.
 std::vector<const PoolKernels*> all_cpu_pool_kernels(bool always_stream = false);
-/// For GPUs, on the device's current stream; nullptr in builds without CUDA. Touches no GPU before it is used.
+/// For GPUs, on the device's current stream; nullptr without libtrainopt_cuda.so. Touches no GPU before it is used.
 const PoolKernels* cuda_pool_kernels();
 
 }  // namespace trainopt::kernels

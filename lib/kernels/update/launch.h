@@ -72,7 +72,7 @@ class UpdateLaunches {
 };
 
 const UpdateLaunches& cpu_launches();
-/// nullptr in builds without CUDA. Touches no GPU.
+/// nullptr without libtrainopt_cuda.so. Touches no GPU.
 const UpdateLaunches* cuda_launches();
 
 }  // namespace trainopt::kernels::update

@@ -96,7 +96,7 @@ class UpdateKernels {
 /// Plain libtorch operations: the reference for the other implementations.
 const UpdateKernels& reference_kernels();
 const UpdateKernels& cpu_kernels();
-/// For GPUs, on the device's current stream; nullptr in builds without CUDA. Touches no GPU before it is used.
+/// For GPUs, on the device's current stream; nullptr without libtrainopt_cuda.so. Touches no GPU before it is used.
 const UpdateKernels* cuda_kernels();
 
 }  // namespace trainopt::kernels::update

@@ -1,6 +1,7 @@
 #include "optimizations/fused_kernels/fused_kernels.h"
 
 #include "base/units.h"
+#include "device/cuda_library.h"
 #include "kernels/attention/attention.h"
 #include "kernels/meta.h"
 #include "optimizations/fused_kernels/block_operations.h"
@@ -43,18 +44,15 @@ constexpr Fused kFusedOfLanguageModels[] = {
     {"language heads", "aten::cross_entropy_loss", kernels::kLinearCrossEntropyLabel,
      kernels::kLinearCrossEntropyGradientLabel}};
 
-/// Does not query the device, because plans are also made for other machines. nullopt in builds without such kernels.
-std::optional<BlockKernels> kernels_for(at::Device device) {
+BlockKernels kernels_for(at::Device device) {
   using namespace kernels;
-  if (device.is_meta())
-    return BlockKernels{.norm = meta_norm_kernels(), .pool = meta_pool_kernels(), .head = meta_head_kernels()};
-  if (device.is_cpu())
-    return BlockKernels{.norm = cpu_norm_kernels(), .pool = cpu_pool_kernels(), .head = cpu_head_kernels()};
+  if (device.is_meta()) return {.norm = meta_norm_kernels(), .pool = meta_pool_kernels(), .head = meta_head_kernels()};
+  if (device.is_cpu()) return {.norm = cpu_norm_kernels(), .pool = cpu_pool_kernels(), .head = cpu_head_kernels()};
   const auto* norm = cuda_norm_kernels();
   const auto* pool = cuda_pool_kernels();
   const auto* head = cuda_head_kernels();
-  if (norm == nullptr || pool == nullptr || head == nullptr) return std::nullopt;
-  return BlockKernels{.norm = *norm, .pool = *pool, .head = *head};
+  TRAINOPT_CHECK(norm && pool && head);
+  return {.norm = *norm, .pool = *pool, .head = *head};
 }
 
 /// What a language model's logits in pieces save, as posted by the kernel.
@@ -92,9 +90,9 @@ constexpr const char* kRowOperations =
 void fuse_row_operations(Plan& plan) {
   plan.layer_norm.fill(
       "fused_kernels", "with the residual addition before it, in one pass",
-      [](const BuildContext& context) { return make_fused_layer_norm(*row_kernels_for(context.device)); });
+      [](const BuildContext& context) { return make_fused_layer_norm(row_kernels_for(context.device)); });
   plan.gelu.fill("fused_kernels", "with the bias of the linear layer, in one pass",
-                 [](const BuildContext& context) { return make_fused_gelu(*row_kernels_for(context.device)); });
+                 [](const BuildContext& context) { return make_fused_gelu(row_kernels_for(context.device)); });
   if (!plan.device.is_cuda())
     plan.attention.fill("fused_kernels", "in blocks of queries, if optimizations.attention is auto",
                         [](const BuildContext&) { return make_fused_attention(); });
@@ -111,7 +109,7 @@ void speed_up_linear_layers(Plan& plan) {
 Outcome apply_to_language_model(Plan& plan) {
   plan.language_head.fill(
       "fused_kernels", "logits, loss and their gradients in pieces of tokens",
-      [](const BuildContext& context) { return make_fused_language_head(*language_head_kernels(context.device)); });
+      [](const BuildContext& context) { return make_fused_language_head(language_head_kernels(context.device)); });
   return Outcome::applied(
       fmt::format("{}; last layer and loss with their gradients in pieces of tokens: no logits of all tokens",
                   kRowOperations),
@@ -127,7 +125,8 @@ void check(OptionChecks& checks) {
 }
 
 Outcome apply(Plan& plan) {
-  if (!kernels_for(plan.device))
+  // Not whether there is a GPU: plans are also made for other machines.
+  if (plan.device.is_cuda() && !built_for_cuda())
     return Outcome::none("this build has no GPU kernels: it was configured with TRAINOPT_CUDA=OFF");
   speed_up_linear_layers(plan);
   const bool transformer = has_attention(plan.model.config.name);
@@ -136,7 +135,7 @@ Outcome apply(Plan& plan) {
   plan.task.fill("fused_kernels", "classification: cross entropy and its gradient in one pass",
                  [](const BuildContext& context) {
                    return std::make_unique<FusedClassificationTask>(context.plan.train.label_smoothing,
-                                                                    kernels_for(context.device)->head);
+                                                                    kernels_for(context.device).head);
                  });
   if (plan.model.layers.batch_norms == 0)
     return Outcome::applied(transformer ? fmt::format("{}, loss with its gradient (one)", kRowOperations)
@@ -144,9 +143,9 @@ Outcome apply(Plan& plan) {
                                                       word_of(plan.model.config.name)),
                             receipt_of_images);
   plan.batch_norm.fill("fused_kernels", "fused with addition, ReLU and the stem's max-pool, in two passes",
-                       [](const BuildContext& context) { return make_fused_batch_norm(*kernels_for(context.device)); });
+                       [](const BuildContext& context) { return make_fused_batch_norm(kernels_for(context.device)); });
   plan.head.fill("fused_kernels", "average pool in one pass, then the linear layer",
-                 [](const BuildContext& context) { return make_fused_head(*kernels_for(context.device)); });
+                 [](const BuildContext& context) { return make_fused_head(kernels_for(context.device)); });
   // The kernels' own order; otherwise the first kernel would convert.
   plan.tensor_format.memory_format = at::MemoryFormat::ChannelsLast;
   return Outcome::applied(

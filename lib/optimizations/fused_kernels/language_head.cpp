@@ -1,5 +1,6 @@
 #include "optimizations/fused_kernels/language_head.h"
 
+#include "base/error.h"
 #include "device/autocast.h"
 #include "kernels/linear_cross_entropy/autograd.h"
 #include "kernels/meta.h"
@@ -24,10 +25,12 @@ class FusedLanguageHead : public LanguageHeadOperations {
 
 }  // namespace
 
-const kernels::LinearCrossEntropyKernels* language_head_kernels(at::Device device) {
-  if (device.is_meta()) return &kernels::meta_linear_cross_entropy_kernels();
-  if (device.is_cpu()) return &kernels::cpu_linear_cross_entropy_kernels();
-  return kernels::cuda_linear_cross_entropy_kernels();
+const kernels::LinearCrossEntropyKernels& language_head_kernels(at::Device device) {
+  if (device.is_meta()) return kernels::meta_linear_cross_entropy_kernels();
+  if (device.is_cpu()) return kernels::cpu_linear_cross_entropy_kernels();
+  const auto* on_gpu = kernels::cuda_linear_cross_entropy_kernels();
+  TRAINOPT_CHECK(on_gpu != nullptr);
+  return *on_gpu;
 }
 
 std::unique_ptr<LanguageHeadOperations> make_fused_language_head(const kernels::LinearCrossEntropyKernels& kernels) {

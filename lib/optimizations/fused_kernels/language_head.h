@@ -8,8 +8,8 @@
 
 namespace trainopt::fused_kernels {
 
-/// The kernels of a device, which is not queried: plans are also made for other machines. nullptr in builds without.
-const kernels::LinearCrossEntropyKernels* language_head_kernels(at::Device device);
+/// `device`: the meta device, the CPU, or a GPU of this process.
+const kernels::LinearCrossEntropyKernels& language_head_kernels(at::Device device);
 
 /// Computes in autocast's type while it is enabled. `kernels` must outlive it.
 std::unique_ptr<LanguageHeadOperations> make_fused_language_head(const kernels::LinearCrossEntropyKernels& kernels);

@@ -48,14 +48,14 @@ class FusedGeluOperations : public GeluOperations {
 
 }  // namespace
 
-std::optional<RowKernels> row_kernels_for(at::Device device) {
+RowKernels row_kernels_for(at::Device device) {
   using namespace kernels;
-  if (device.is_meta()) return RowKernels{meta_layer_norm_kernels(), meta_gelu_kernels()};
-  if (device.is_cpu()) return RowKernels{cpu_layer_norm_kernels(), cpu_gelu_kernels()};
+  if (device.is_meta()) return {meta_layer_norm_kernels(), meta_gelu_kernels()};
+  if (device.is_cpu()) return {cpu_layer_norm_kernels(), cpu_gelu_kernels()};
   const auto* layer_norm = cuda_layer_norm_kernels();
   const auto* gelu = cuda_gelu_kernels();
-  if (layer_norm == nullptr || gelu == nullptr) return std::nullopt;
-  return RowKernels{*layer_norm, *gelu};
+  TRAINOPT_CHECK(layer_norm && gelu);
+  return {*layer_norm, *gelu};
 }
 
 std::unique_ptr<LayerNormOperations> make_fused_layer_norm(const RowKernels& kernels) {

@@ -7,7 +7,6 @@
 #include "model/layer_norm_operations.h"
 
 #include <memory>
-#include <optional>
 
 namespace trainopt::fused_kernels {
 
@@ -17,8 +16,8 @@ struct RowKernels {
   const kernels::GeluKernels& gelu;
 };
 
-/// Does not query the device, because plans are also made for other machines. nullopt in builds without such kernels.
-std::optional<RowKernels> row_kernels_for(at::Device device);
+/// `device`: the meta device, the CPU, or a GPU of this process.
+RowKernels row_kernels_for(at::Device device);
 
 /// Normalised values have autocast's type while it is enabled, since a linear layer follows.
 std::unique_ptr<LayerNormOperations> make_fused_layer_norm(const RowKernels& kernels);

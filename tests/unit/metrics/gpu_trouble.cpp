@@ -15,6 +15,7 @@ namespace {
 /// A machine with one healthy GPU that CUDA does not offer, for the reason `problem`.
 GpuEvidence evidence_of(GpuProblem problem, const std::string& error = "CUDA's words") {
   GpuEvidence evidence;
+  evidence.cuda.built_for_cuda = true;
   evidence.cuda.program_cuda = 13000;
   evidence.cuda.libtorch_cuda = 13000;
   evidence.cuda.driver_cuda = 13000;
@@ -55,6 +56,12 @@ TEST_CASE("a build without CUDA says so where there is a GPU") {
              ContainsSubstring("built without CUDA") && ContainsSubstring("/dev/nvidia0 exists"));
   evidence.device_files.clear();
   CHECK(gpu_trouble(evidence).empty());
+}
+
+TEST_CASE("a library for GPUs that cannot be opened is why there is no GPU") {
+  GpuEvidence evidence = evidence_of(GpuProblem::none);
+  evidence.cuda = {.built_for_cuda = true, .library_problem = "trainopt's library for GPUs is missing"};
+  CHECK(gpu_trouble(evidence) == "trainopt's library for GPUs is missing");
 }
 
 TEST_CASE("there is nothing to say without a driver, without CUDA, and where a GPU works") {

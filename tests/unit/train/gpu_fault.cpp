@@ -2,6 +2,7 @@
 #include "device/gpu_error.h"
 #include "support/captured_log.h"
 #include "support/catch.h"
+#include "support/cuda_without_driver.h"
 #include "support/ranks.h"
 #include "support/resuming.h"
 #include "support/temporary_folder.h"
@@ -14,7 +15,7 @@ using namespace trainopt::test;
 
 namespace {
 
-bool has_cuda() { return start_cuda().program_cuda > 0; }
+bool has_cuda() { return kCudaIsOpen; }
 
 Plan plan_with_fault(const std::string& fault) {
   Plan plan = small_plan(6);
