@@ -71,12 +71,11 @@ JobMember::JobMember(RendezvousOptions rendezvous, std::string recipes)
     : position_(rendezvous.position), communicator_(make_single_communicator()) {
   if (position_.ranks == 1) return;
   job_ = std::make_unique<Job>(
-      std::move(rendezvous),
-      RankFacts{.recipe = std::move(recipes),
-                .build = fmt::format("trainopt {} libtorch {} {}", kBuild.version, TORCH_VERSION,
-                                     build_id_of("/proc/self/exe")),
-                .host = machine_id(),
-                .cpus = allowed_cpus()});
+      std::move(rendezvous), RankFacts{.recipe = std::move(recipes),
+                                       .build = fmt::format("trainopt {} libtorch {} {}", kBuild.version, TORCH_VERSION,
+                                                            build_id_of("/proc/self/exe")),
+                                       .host = machine_id(),
+                                       .cpus = allowed_cpus()});
 }
 
 std::optional<int> JobMember::cores() const {

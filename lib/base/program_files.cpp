@@ -62,12 +62,13 @@ std::string build_id_in(FileBytes file) {
   const auto header = read_at<Elf64_Ehdr>(file, 0);
   if (!header || std::memcmp(header->e_ident, ELFMAG, SELFMAG) != 0) return {};
   if (header->e_ident[EI_CLASS] != ELFCLASS64) return {};
+  std::string id;
   for (uint64_t i = 0; i < header->e_phnum; ++i) {
     const auto part = read_at<Elf64_Phdr>(file, header->e_phoff + i * sizeof(Elf64_Phdr));
-    if (!part || part->p_type != PT_NOTE) continue;
-    if (std::string id = build_id_in_notes(part_of(file, part->p_offset, part->p_filesz)); !id.empty()) return id;
+    if (!part || part->p_offset > file.size() || part->p_filesz > file.size() - part->p_offset) return {};
+    if (part->p_type == PT_NOTE && id.empty()) id = build_id_in_notes(part_of(file, part->p_offset, part->p_filesz));
   }
-  return {};
+  return id;
 }
 
 std::string build_id_of(const std::filesystem::path& file) {

@@ -41,12 +41,12 @@ TEST_CASE("what is damaged or no ELF file has no build ID") {
   CHECK(build_id_of("/proc") == "");
   CHECK(build_id_of("/proc/self/cmdline") == "");
   const MappedFile library(c_library(), ExitCode::recipe);
-  const std::string whole = build_id_in(library.bytes());
+  const std::vector<uint8_t> shorter(library.bytes().begin(), library.bytes().begin() + library.size() / 2);
+  CHECK(build_id_in(shorter) == "");
   for (size_t bytes = 0; bytes < 4096; ++bytes) {
     // A copy, so that AddressSanitizer sees each read beyond the end.
     const std::vector<uint8_t> cut(library.bytes().begin(), library.bytes().begin() + static_cast<ptrdiff_t>(bytes));
-    const std::string id = build_id_in(cut);
-    CHECK((id.empty() || whole.starts_with(id)));
+    CHECK(build_id_in(cut) == "");
   }
   std::vector<uint8_t> changed(library.bytes().begin(), library.bytes().begin() + 4096);
   for (size_t byte = 0; byte < 1024; ++byte) {
