@@ -1,5 +1,5 @@
-// libtorch reads PYTORCH_CUDA_ALLOC_CONF and PYTORCH_ALLOC_CONF while its library is loaded, before main(), and an
-// exception that it throws there ends the process. This file turns it into one sentence.
+#include "app/allocator_variables.h"
+
 #include "base/error.h"
 #include "device/device_allocator.h"
 
@@ -33,7 +33,9 @@ std::terminate_handler earlier_handler = nullptr;
   std::abort();
 }
 
-void watch_allocator_variables(int, char**, char** environment) {
+}  // namespace
+
+void explain_allocator_variables(char** environment) {
   for (const std::string_view name : kDeviceAllocatorVariables)  // libtorch reads the first that is set
     for (char** entry = environment; *entry && !allocator_variable; ++entry)
       if (std::strncmp(*entry, name.data(), name.size()) == 0 && (*entry)[name.size()] == '=')
@@ -41,9 +43,4 @@ void watch_allocator_variables(int, char**, char** environment) {
   if (allocator_variable) earlier_handler = std::set_terminate(explain_allocator_variable);
 }
 
-// The dynamic loader calls these before the initialisers of any shared library.
-[[gnu::section(".preinit_array"), gnu::used]] void (*const before_libraries)(int, char**,
-                                                                             char**) = watch_allocator_variables;
-
-}  // namespace
 }  // namespace trainopt

@@ -1,5 +1,6 @@
 #include "app/program.h"
 
+#include "app/allocator_variables.h"
 #include "app/commands.h"
 #include "app/explain.h"
 #include "app/signals.h"
@@ -155,6 +156,7 @@ bool has_injected_tool(const Environment& environment) {
 
 int run_program(int argc, char** argv) {
   reserve_standard_streams();
+  explain_allocator_variables(environ);
   open_cuda_library(kBuild.cuda_library);
   const Environment environment = read_environment(environ);
   const int code = guarded(argc, argv, environment);

@@ -21,7 +21,8 @@ Command add_run(CLI::App& app) {
       ->add_option(
           "--inject", *faults,
           "Inject a fault to see how the run handles it: nan@12, gradient@12, oom@3, gpu@3, ecc@3, slow@4, "
-          "hang@5, bit_flip@6, kill@7, straggle@20; with +, at every attempt of that step; with :1, only on rank 1")
+          "hang@5, bit_flip@6, kill@7, straggle@20; with +, at every attempt of that step; with :1, only on rank 1; "
+          "gpu and ecc need a program built for GPUs, but no GPU")
       ->type_name("FAULT@STEP[+][:RANK]")
       ->allow_extra_args(false)
       ->take_all();

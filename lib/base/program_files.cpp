@@ -36,7 +36,7 @@ std::string build_id_in_notes(FileBytes notes) {
     const uint64_t name = at + sizeof *note, content = name + padded(note->n_namesz);
     const FileBytes owner = part_of(notes, name, note->n_namesz), id = part_of(notes, content, note->n_descsz);
     const std::string_view owner_name(reinterpret_cast<const char*>(owner.data()), owner.size());
-    if (note->n_type == NT_GNU_BUILD_ID && owner_name == std::string_view("GNU", 4))
+    if (note->n_type == NT_GNU_BUILD_ID && owner_name == std::string_view("GNU\0", 4))
       return fmt::format("{:02x}", fmt::join(id, ""));
     at = content + padded(note->n_descsz);
   }
@@ -49,6 +49,7 @@ std::filesystem::path library_of_program(const std::string& name) {
   namespace fs = std::filesystem;
   std::error_code error;
   const fs::path program = fs::read_symlink("/proc/self/exe", error).parent_path();
+  if (error) return {};
   if (fs::path beside = program.parent_path() / "lib" / name; fs::exists(beside, error)) return beside;
   for (fs::path folder = program; folder.has_relative_path(); folder = folder.parent_path())
     if (fs::exists(folder / "CMakeCache.txt", error)) {

@@ -47,7 +47,7 @@ std::string open() {
   const std::string& expected = expected_build_id();
   if (!expected.empty() && build_id_of(path) != expected)
     return fmt::format(
-        "trainopt's library for GPUs is damaged or of another build; build or install trainopt again: {}",
+        "trainopt's library for GPUs is damaged or of another build; delete it and build or install trainopt again: {}",
         path.string());
   // Global: libtorch and its profiler look up CUDA's functions by name. Now: a missing symbol must be found here.
   void* const library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL);

@@ -25,8 +25,8 @@ void open_cuda_library_without_driver() noexcept;
 /// The functions of the open library; null if none is open.
 const CudaTable* cuda_table();
 
-/// One sentence: why GPUs cannot be used although this program was built for them and there is a driver. Empty if the
-/// library is open or was not wanted.
+/// One sentence: why the library could not be opened. Empty if it is open, or if nothing has tried to open it because
+/// this program was built without CUDA or there is no driver.
 const std::string& cuda_library_problem();
 
 }  // namespace trainopt

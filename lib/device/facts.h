@@ -1,5 +1,4 @@
-// The part of device.h and gpu_error.h that needs CUDA's own headers; implemented in cuda/ or none/, by a file of the
-// same name as the header that declares it.
+// The part of device.h and gpu_error.h that needs CUDA's own headers, so libtrainopt_cuda.so (cuda_library.h).
 #pragma once
 
 #include "device/device.h"

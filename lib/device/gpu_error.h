@@ -39,8 +39,8 @@ struct GpuFault {
 };
 
 /// The fault, if `error` reports one or if one happened before it: libraries such as cuDNN report a fault as an error
-/// of their own. Asks CUDA if the error's own words do not tell, except after errors of c10d; nullopt in a build
-/// without CUDA.
+/// of their own. Asks CUDA if the error's own words do not tell, except after errors of c10d; nullopt without
+/// libtrainopt_cuda.so.
 std::optional<GpuFault> gpu_fault(const std::exception& error);
 
 /// A GPU fault. Nothing on the GPU can be read, saved or tried again in this process; even freeing its memory may fail.

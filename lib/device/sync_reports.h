@@ -9,8 +9,8 @@
 namespace trainopt {
 
 /// Calls a function for each such call on this thread during its lifetime. The mode is the whole process's: on other
-/// threads libtorch then prints a warning. Explicit waits for an event or the whole device are not reported. In a build
-/// without CUDA nothing is.
+/// threads libtorch then prints a warning. Explicit waits for an event or the whole device are not reported. Without
+/// libtrainopt_cuda.so nothing is.
 class SyncReports {
  public:
   explicit SyncReports(std::function<void()> on_report);
@@ -34,8 +34,7 @@ class SyncReports {
   bool were_on_;
 };
 
-/// Turns libtorch's reports, which are warnings, on or off for the process. Returns whether they were on. In cuda/ and
-/// none/.
+/// Turns libtorch's reports, which are warnings, on or off for the process. Returns whether they were on.
 bool set_sync_warnings(bool on);
 
 }  // namespace trainopt

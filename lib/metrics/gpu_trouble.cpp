@@ -89,7 +89,8 @@ std::string why_none_found(const GpuEvidence& evidence) {
   return {};
 }
 
-/// libtrainopt_cuda.so opens with such a libtorch only where its own CUDA runtime is installed apart from PyTorch.
+/// libtrainopt_cuda.so opens with such a libtorch only where the CUDA runtime that it needs is installed apart from
+/// PyTorch.
 std::string why_libtorch_does_not_fit(const CudaStart& cuda) {
   if (cuda.libtorch_cuda / 1000 == cuda.program_cuda / 1000) return {};
   return fmt::format(

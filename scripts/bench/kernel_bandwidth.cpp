@@ -206,11 +206,14 @@ int main(int argc, char** argv) {
   const int turns = argc > 1 ? std::atoi(argv[1]) : 9;
   const int64_t images = argc > 2 ? std::atoll(argv[2]) : 32;
   open_cuda_library(kBuild.cuda_library);
-  const at::Device device = with_index(at::Device(argc > 3 ? argv[3] : "cpu"));
+  const at::Device named(argc > 3 ? argv[3] : "cpu");
+  if (!named.is_cpu() && cuda_norm_kernels() == nullptr)
+    throw UserError("there are no GPU kernels: " +
+                    (!built_for_cuda()                ? "this build was configured with TRAINOPT_CUDA=OFF"
+                     : cuda_library_problem().empty() ? "NVIDIA's driver is not installed"
+                                                      : cuda_library_problem()));
+  const at::Device device = with_index(named);
   const at::NoGradGuard no_grad;
-  if (!device.is_cpu() && cuda_norm_kernels() == nullptr)
-    throw UserError(built_for_cuda() ? "there is no GPU that this build can use: " + cuda_library_problem()
-                                     : "this build has no GPU kernels: configure it with TRAINOPT_CUDA=ON");
   install_caching_allocator(/*huge_pages=*/true);  // keeps malloc's page faults out of the measurement
   const NormKernels& kernels = device.is_cpu() ? cpu_norm_kernels() : *cuda_norm_kernels();
   const PoolKernels& pool_kernels = device.is_cpu() ? cpu_pool_kernels() : *cuda_pool_kernels();

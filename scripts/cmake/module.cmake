@@ -38,12 +38,12 @@ function(trainopt_add_test name)
   add_test(NAME ${name} COMMAND ${CMAKE_SOURCE_DIR}/tests/support/account ${name} ${ARGN})
 endfunction()
 
-# trainopt_test(NAME SOURCES a.cpp ... USES modules ... [TORCH] [GPU] [BATCH n])
+# trainopt_test(NAME SOURCES a.cpp ... USES modules ... [TORCH] [CUDA] [GPU] [BATCH n])
 # Adds a Catch2 executable with one ctest entry. If TRAINOPT_TEST_LABEL is set, it is the entry's label, and the
 # executable is built by the target <label>_tests. GPU: the executable exits with 77 (skipped) on a machine without one.
-# BATCH: see trainopt_compile_in_batches().
+# CUDA: it opens libtrainopt_cuda.so, without a GPU. BATCH: see trainopt_compile_in_batches().
 function(trainopt_test name)
-  cmake_parse_arguments(arg "TORCH;GPU" "BATCH" "SOURCES;USES;LINKS" ${ARGN})
+  cmake_parse_arguments(arg "TORCH;CUDA;GPU" "BATCH" "SOURCES;USES;LINKS" ${ARGN})
   set(target test_${name})
   add_executable(${target} ${arg_SOURCES})
   trainopt_compile_in_batches(${target} ${arg_BATCH})
@@ -59,15 +59,15 @@ function(trainopt_test name)
     target_link_libraries(${target} PRIVATE trainopt_flags trainopt_test_support ${arg_USES} ${arg_LINKS})
   endif()
   if(arg_TORCH)
-    if(TRAINOPT_CUDA)
-      add_dependencies(${target} trainopt_cuda)   # opened by name, not linked
-    endif()
     target_link_libraries(${target} PRIVATE trainopt_torch)
     if(arg_GPU)
       target_precompile_headers(${target} REUSE_FROM trainopt_precompiled)
     else()
       target_precompile_headers(${target} REUSE_FROM trainopt_test_precompiled)
     endif()
+  endif()
+  if(arg_CUDA AND TRAINOPT_CUDA)
+    add_dependencies(${target} trainopt_cuda)   # opened by name, not linked
   endif()
   trainopt_add_test(${name} $<TARGET_FILE:${target}>)
   set_tests_properties(${name} PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT ${TRAINOPT_TEST_TIMEOUT}

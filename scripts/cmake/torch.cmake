@@ -26,16 +26,10 @@ target_include_directories(trainopt_torch SYSTEM INTERFACE ${CMAKE_BINARY_DIR}/i
 # that they use instead of all two thousand.
 target_compile_definitions(trainopt_torch INTERFACE NDEBUG AT_PER_OPERATOR_HEADERS)
 
-set(torch_libraries libtorch_cpu.so libc10.so)
-if(TRAINOPT_CUDA)
-  if(NOT EXISTS ${cuda_toolkit}/bin/nvcc)
-    message(FATAL_ERROR "TRAINOPT_CUDA=ON needs the CUDA toolkit; scripts/setup --cuda installs it")
-  endif()
-endif()
-list(TRANSFORM torch_libraries PREPEND ${torch_folder}/lib/)
 # libstdc++ first: libtorch exports incompatible parts of std::filesystem, in which remove_all would crash.
 target_link_libraries(trainopt_torch INTERFACE
-  -Wl,--push-state,--no-as-needed -lstdc++ ${torch_libraries} -Wl,--pop-state)
+  -Wl,--push-state,--no-as-needed -lstdc++ ${torch_folder}/lib/libtorch_cpu.so
+  ${torch_folder}/lib/libc10.so -Wl,--pop-state)
 # Without OpenMP, at::parallel_for, a template in libtorch's headers, silently runs on one thread. The wheel contains
 # the same libgomp.so.1, so there is one thread pool.
 target_link_libraries(trainopt_torch INTERFACE OpenMP::OpenMP_CXX)
@@ -48,6 +42,9 @@ set(CMAKE_INSTALL_RPATH ${torch_folder}/lib)
 set(CMAKE_INSTALL_RPATH_USE_LINK_PATH ON)
 
 if(TRAINOPT_CUDA)
+  if(NOT EXISTS ${cuda_toolkit}/bin/nvcc)
+    message(FATAL_ERROR "TRAINOPT_CUDA=ON needs the CUDA toolkit; scripts/setup --cuda installs it")
+  endif()
   if(NOT DEFINED TORCH_CUDA_ARCH_LIST)
     # For the GPUs of this machine, or PTX that any GPU can run, since each architecture takes half a CPU minute. The
     # preset `package` has all.

@@ -1,4 +1,5 @@
-# cmake -D SOURCE=... -D VERSION=... -D ARCHITECTURES=... -D LIBRARY=... -D OUT=... -P write_build_facts.cmake
+# cmake -D SOURCE=... -D VERSION=... -D ARCHITECTURES=... -D LIBRARY=... -D READELF=... -D OUT=...
+#   -P write_build_facts.cmake
 # Writes what the program knows of its own build. Runs in every build; the file is touched only if its content changes,
 # so a new commit compiles this one file and links. LIBRARY: libtrainopt_cuda.so, or empty.
 execute_process(COMMAND git -C ${SOURCE} rev-parse --show-prefix

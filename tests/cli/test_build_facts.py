@@ -17,8 +17,9 @@ def git(folder, *words):
     return done.stdout.strip()
 
 
-def facts(source, out):
+def facts(source, out, library=""):
     values = {"SOURCE": source, "VERSION": "1.2.3", "ARCHITECTURES": "7.5 12.0+PTX", "OUT": out}
+    values |= {"LIBRARY": library, "READELF": "readelf"}
     words = [word for name, value in values.items() for word in ("-D", f"{name}={value}")]
     subprocess.run(["cmake", *words, "-P", SCRIPT], check=True)
     return next(line for line in out.read_text().splitlines() if "kBuild" in line)
@@ -38,7 +39,7 @@ def checkout(tmp_path):
 
 def test_commit_and_uncommitted_changes(checkout, tmp_path):
     commit, out = git(checkout, "rev-parse", "--short=12", "HEAD"), tmp_path / "facts.cpp"
-    assert f'{{"1.2.3", "{commit}", "7.5 12.0+PTX"}}' in facts(checkout, out)
+    assert f'{{"1.2.3", "{commit}", "7.5 12.0+PTX", ""}}' in facts(checkout, out)
     written = out.stat().st_mtime_ns
     facts(checkout, out)
     assert out.stat().st_mtime_ns == written  # so that nothing is compiled again
@@ -50,3 +51,14 @@ def test_sources_that_are_no_checkout(checkout, tmp_path):
     (tmp_path / "plain").mkdir()
     for folder in (tmp_path / "plain", checkout / "inner"):  # the second is inside another project's checkout
         assert '"1.2.3", "unknown", "7.5' in facts(folder, tmp_path / "facts.cpp"), folder
+
+
+def test_the_build_id_of_a_library(checkout, tmp_path):
+    source, library, out = tmp_path / "empty.c", tmp_path / "lib.so", tmp_path / "facts.cpp"
+    source.touch()
+    link = ["gcc", "-shared", "-o", library, source]
+    subprocess.run([*link, "-Wl,--build-id=0x0123456789abcdef"], check=True)
+    assert '"0123456789abcdef"}' in facts(checkout, out, library)
+    subprocess.run([*link, "-Wl,--build-id=none"], check=True)
+    with pytest.raises(subprocess.CalledProcessError):
+        facts(checkout, out, library)

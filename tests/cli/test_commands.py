@@ -3,10 +3,13 @@
 import json
 import re
 import subprocess
+from pathlib import Path
 
 import pytest
 
 from conftest import CHECKOUT, PROGRAM, SHARES, TINY
+
+BUILD = Path(PROGRAM).parents[1]
 
 
 def test_version_and_help(trainopt):
@@ -159,20 +162,22 @@ def test_plan_for_another_machine(trainopt):
         trainopt.refused("plan", "tiny.yaml", "--assume", wrong, says=says)
 
 
+@pytest.mark.skipif("TRAINOPT_CUDA:BOOL=ON" not in (BUILD / "CMakeCache.txt").read_text(), reason="built without CUDA")
 @pytest.mark.parametrize("variable", ["PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"])
 def test_allocator_settings_that_libtorch_cannot_read(trainopt, variable):
-    """libtorch reads them before main()."""
+    """libtorch reads them while its CUDA half is loaded, so where there is a driver."""
+    driver = {**trainopt.environment(), "LD_LIBRARY_PATH": str(BUILD / "tests/support/fake_cuda")}
     for wrong in ("nonsense", "max_split_size_mb:", "expandable_segments=True"):
         done = subprocess.run(
             [PROGRAM, "options", "seed"],
-            env={**trainopt.environment(), variable: wrong},
+            env={**driver, variable: wrong},
             capture_output=True,
             text=True,
             timeout=60,
         )
         assert done.returncode == 2 and done.stdout == "" and done.stderr.count("\n") == 1, done
         assert done.stderr.startswith("trainopt: ") and f"unset it: {variable}={wrong}\n" in done.stderr, done
-    right = {**trainopt.environment(), variable: "expandable_segments:True,roundup_power2_divisions:[64:8,>:1]"}
+    right = {**driver, variable: "expandable_segments:True,roundup_power2_divisions:[64:8,>:1]"}
     done = subprocess.run([PROGRAM, "options", "seed"], env=right, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0 and done.stderr == "", done
 

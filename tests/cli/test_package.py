@@ -146,6 +146,17 @@ def test_it_reads_parquet_with_pyarrow_beside_it(unpacked, digits, tmp_path):
     assert shown.returncode == 0 and "image.bytes (BYTE_ARRAY)" in shown.stdout, shown
 
 
+@pytest.mark.skipif(any(Path("/dev").glob("nvidia[0-9]*")), reason="this machine's driver is loaded")
+def test_its_library_for_gpus_opens(unpacked, tmp_path):
+    """Stripped and with other search paths, it is still the program's own. tests/support/fake_cuda plays the driver."""
+    folder = torch_beside(tmp_path / "packages")
+    shutil.copytree(unpacked, folder, dirs_exist_ok=True)
+    driver = {"LD_LIBRARY_PATH": str(BUILD / "tests/support/fake_cuda"), "FAKE_CUDA_VERSION": "12080"}
+    assert "the NVIDIA driver is too old" in called(folder / "trainopt/bin/trainopt", "env", **driver).stdout
+    (folder / "trainopt/lib/libtrainopt_cuda.so").unlink()
+    assert "library for GPUs is missing" in called(folder / "trainopt/bin/trainopt", "env", **driver).stdout
+
+
 def test_pip_installs_it_for_another_python(wheel, tmp_path):
     folder = tmp_path / "packages"
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-index", "--no-deps", "--find-links", wheel.parent]
@@ -260,16 +271,18 @@ def test_only_tracked_files_are_packed(tmp_path):
 def test_a_wheel_that_cannot_be_made_is_refused_in_one_sentence(tmp_path):
     (tmp_path / "cpu").mkdir()
     (tmp_path / "cpu/CMakeCache.txt").write_text("TRAINOPT_CUDA:BOOL=OFF\n")
-    for name in ("half", "spilling", "unknown"):
+    for name in ("half", "other half", "spilling", "unknown"):
         (tmp_path / name).mkdir()
         stand_in(tmp_path / name)
     (tmp_path / "half/scripts/bench/kernel_bandwidth").unlink()
+    (tmp_path / "other half/lib/libtrainopt_cuda.so").unlink()
     for log in [*tmp_path.glob("spilling/*.ptxas"), *tmp_path.glob("unknown/*.ptxas")]:
         log.unlink()
     (tmp_path / "spilling/made_up_kernels.ptxas").write_text(SPILLING)
     for says, folder in {
         "has no CUDA": tmp_path / "cpu",
         "not built in": tmp_path / "half",
+        f"not built in {tmp_path}/other half: lib/libtrainopt_cuda.so": tmp_path / "other half",
         "no reports of ptxas": tmp_path / "unknown",
         "in local memory, or its report is damaged: spills for sm_90: stack 16 bytes, spills 24": tmp_path / "spilling",
         "not a build folder": tmp_path / "none",

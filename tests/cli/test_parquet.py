@@ -432,7 +432,7 @@ def test_without_arrow(trainopt, digits):
     write(trainopt.folder / "a.parquet", table_of(images(digits, 32)))
     trainopt.write("job.yaml", RECIPE.replace("image_folder", "parquet").replace("PATH", "a.parquet"))
     alone = shutil.copy(PROGRAM, trainopt.folder / "trainopt")
-    result = trainopt("run", "job.yaml", "--run-dir", "out", program=alone)
+    result = trainopt("run", "job.yaml", "device=cpu", "--run-dir", "out", program=alone)
     trainopt.is_refusal(result, 3, ["built without Parquet", "libtrainopt_parquet.so"])
 
 

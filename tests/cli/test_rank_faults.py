@@ -158,7 +158,7 @@ def test_another_build_on_one_rank(trainopt):
             "MASTER_PORT": port,
         }
         job.start(
-            [name, "run", "tiny.yaml", "--quiet"],
+            [name, "run", "tiny.yaml", "device=cpu", "--quiet"],
             env={**trainopt.environment(), **{key: str(value) for key, value in place.items()}},
         )
     all_end(job, 2, ["the same program", "rank 1"])

@@ -34,8 +34,9 @@ case "$1" in
       for word; do case $word in *:*=*) echo "$word" >>build/CMakeCache.txt ;; esac; done
       printf '%s\\n' "TRAINOPT_SITE_PACKAGES:PATH=$TRAINOPT_SITE_PACKAGES" "TRAINOPT_ARROW:PATH=$TRAINOPT_ARROW" \\
         "CMAKE_HOME_DIRECTORY:INTERNAL=$2" >>build/CMakeCache.txt ;;
-  --build) mkdir -p build/app; /bin/sleep 0.05; printf '#!/bin/sh\\necho ran "$@"\\n' >build/app/trainopt
-           chmod +x build/app/trainopt
+  --build) mkdir -p build/app build/lib; /bin/sleep 0.05
+           printf '#!/bin/sh\\necho ran "$@"\\n' >build/app/trainopt; chmod +x build/app/trainopt
+           touch build/lib/libtrainopt_cuda.so
            [ ! -e "$PLAY/edit" ] || { /bin/sleep 0.05; echo >>lib/a.cpp; } ;;
 esac
 """
@@ -116,6 +117,12 @@ def test_nothing_is_asked_while_nothing_changed(checkout):
     assert (done.stdout, done.stderr, calls) == ("ran plan a.yaml\n", "", "")
 
 
+def lose_library_for_gpus(checkout):
+    checkout.run("setup", "--cuda")
+    checkout.run("trainopt", "env")
+    (checkout.folder / "build/lib/libtrainopt_cuda.so").unlink()
+
+
 CHANGES = {
     "a source is edited": lambda c: (c.folder / "lib/a.cpp").write_text("changed"),
     "a source is added": lambda c: (c.folder / "lib/c.cpp").write_text(""),
@@ -125,6 +132,7 @@ CHANGES = {
     "a build script is edited": lambda c: (c.folder / "scripts/cmake/module.cmake").write_text(""),
     "requirements are edited": lambda c: (c.folder / "scripts/requirements/build.txt").write_text("torch==9"),
     "the program is lost": lambda c: (c.folder / "build/app/trainopt").unlink(),
+    "the library for GPUs is lost": lose_library_for_gpus,
     "the environment is lost": lambda c: shutil.rmtree(c.environment()),
     "CUDA is installed": lambda c: c.run("setup", "--cuda"),
 }

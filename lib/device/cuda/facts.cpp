@@ -21,9 +21,9 @@ std::string uuid_text(const cudaUUID_t& uuid) {
 CudaStart ask_cuda() {
   CudaStart start{.built_for_cuda = true};
   start.program_cuda = CUDART_VERSION;
-  // Without hooks, libtorch was asked for CUDA before this library was opened.
+  // Libtorch has no hooks if it was asked for CUDA before a rehearsal of errors opened this library.
   const auto& hooks = at::detail::getCUDAHooks();
-  start.libtorch_cuda = hooks.hasCUDART() ? hooks.versionCUDART() : 0;
+  start.libtorch_cuda = hooks.hasCUDART() ? hooks.versionCUDART() : CUDART_VERSION;
   // Without libcuda.so.1 the version is 0.
   if (cudaDriverGetVersion(&start.driver_cuda) != cudaSuccess || start.driver_cuda == 0) return start;
   const cudaError_t error = cudaGetDeviceCount(&start.gpus);

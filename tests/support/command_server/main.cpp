@@ -8,7 +8,9 @@
 // that each end with a zero byte: the folder, the number of arguments, the arguments, the variables of the environment
 // (NAME=value). It gets two 32-bit integers back: at once the process id, and at the end the status as wait() gives it.
 #include "app/program.h"
+#include "app/version.h"
 #include "base/error.h"
+#include "device/cuda_library.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -122,6 +124,7 @@ int open_socket(const char* path) {
   ::sigemptyset(&child);
   ::sigaddset(&child, SIGCHLD);
   ::sigprocmask(SIG_BLOCK, &child, nullptr);
+  open_cuda_library(kBuild.cuda_library);
   const int ended = ::signalfd(-1, &child, SFD_CLOEXEC | SFD_NONBLOCK), socket = open_socket(path);
   std::map<pid_t, int> connections;  // of the commands that run
   for (;;) {

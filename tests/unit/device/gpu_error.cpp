@@ -12,7 +12,10 @@ using namespace trainopt;
 
 namespace {
 
-bool has_cuda() { return kCudaIsOpen; }
+bool has_cuda() {
+  REQUIRE(kCudaIsOpen == built_for_cuda());
+  return kCudaIsOpen;
+}
 
 /// As libtorch throws an error of CUDA's runtime.
 c10::AcceleratorError cuda_error(int code, const std::string& text) {

@@ -15,7 +15,10 @@ using namespace trainopt::test;
 
 namespace {
 
-bool has_cuda() { return kCudaIsOpen; }
+bool has_cuda() {
+  REQUIRE(kCudaIsOpen == built_for_cuda());
+  return kCudaIsOpen;
+}
 
 Plan plan_with_fault(const std::string& fault) {
   Plan plan = small_plan(6);

@@ -1,0 +1,10 @@
+#pragma once
+
+namespace trainopt {
+
+/// libtorch reads PYTORCH_ALLOC_CONF and PYTORCH_CUDA_ALLOC_CONF while its CUDA half is loaded, and an exception that
+/// it throws there ends the process. From this call on, the process then ends with one sentence that names the variable
+/// and the exit code `recipe`. `environment`: as in environ(7).
+void explain_allocator_variables(char** environment);
+
+}  // namespace trainopt
