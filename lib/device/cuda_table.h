@@ -32,7 +32,7 @@ class UpdateLaunches;
 }
 }  // namespace kernels
 
-/// Each has the name of the function that calls it.
+/// Each has the name of the function that calls it; cuda_update_launches is called by kernels::update::cuda_launches().
 struct CudaTable {
   // facts.h, device.h, gpu_error.h
   decltype(trainopt::start_cuda)* start_cuda;

@@ -12,11 +12,6 @@ using namespace trainopt;
 
 namespace {
 
-bool has_cuda() {
-  REQUIRE(kCudaIsOpen == built_for_cuda());
-  return kCudaIsOpen;
-}
-
 /// As libtorch throws an error of CUDA's runtime.
 c10::AcceleratorError cuda_error(int code, const std::string& text) {
   return {{__func__, __FILE__, __LINE__}, code, "CUDA error: " + text + "\nSearch for `cudaError…' in CUDA's manual."};
@@ -25,7 +20,7 @@ c10::AcceleratorError cuda_error(int code, const std::string& text) {
 }  // namespace
 
 TEST_CASE("errors after which CUDA is lost are recognised by their code, with whose fault it is") {
-  if (!has_cuda()) return;
+  if (!cuda_is_open()) return;
   struct Case {
     int code;
     bool hardware;
@@ -62,7 +57,7 @@ TEST_CASE("errors after which CUDA is lost are recognised by their code, with wh
 }
 
 TEST_CASE("faults are recognised in the words of other libraries") {
-  if (!has_cuda()) return;
+  if (!cuda_is_open()) return;
   const auto code_of = [](const std::string& message) {
     const auto fault = gpu_fault(std::runtime_error(message));
     return fault ? fault->code : 0;
@@ -101,7 +96,7 @@ TEST_CASE("every problem with a GPU says what to do") {
 }
 
 TEST_CASE("a GPU that cannot be opened is named, with the reason and what to do") {
-  if (!has_cuda()) return;
+  if (!cuda_is_open()) return;
   const auto failure = [](int code) { return opening_failed(start_error(code), "cuda:1, NVIDIA H100, GPU-5b0c"); };
   CHECK(start_error(0).problem == GpuProblem::none);
   const UserError busy = failure(46);

@@ -15,11 +15,6 @@ using namespace trainopt::test;
 
 namespace {
 
-bool has_cuda() {
-  REQUIRE(kCudaIsOpen == built_for_cuda());
-  return kCudaIsOpen;
-}
-
 Plan plan_with_fault(const std::string& fault) {
   Plan plan = small_plan(6);
   plan.machine.gpu = "NVIDIA H100";
@@ -76,7 +71,7 @@ Plan counting(Plan plan, int& destroyed) {
 }  // namespace
 
 TEST_CASE("a GPU fault ends the run at once with one message that names step, phase and GPU") {
-  if (!has_cuda()) return;
+  if (!cuda_is_open()) return;
   for (const auto& [fault, words, code] :
        {std::tuple("gpu@3+", "an illegal memory access", ExitCode::bug), {"ecc@3+", "ECC error", ExitCode::hardware}}) {
     const CapturedLog log;
@@ -94,7 +89,7 @@ TEST_CASE("a GPU fault ends the run at once with one message that names step, ph
 }
 
 TEST_CASE("a trainer that takes turns reports a GPU fault in the same way") {
-  if (!has_cuda()) return;
+  if (!cuda_is_open()) return;
   Rows rows;
   Trainer trainer(plan_with_fault("gpu@2"), {}, rows, never_stopped());
   trainer.step();
@@ -103,7 +98,7 @@ TEST_CASE("a trainer that takes turns reports a GPU fault in the same way") {
 }
 
 TEST_CASE("after a GPU fault the trainer's parts are not destroyed, because that would make CUDA calls") {
-  if (!has_cuda()) return;
+  if (!cuda_is_open()) return;
   static int after_fault = 0, after_success = 0;
   Rows rows;
   {
@@ -116,7 +111,7 @@ TEST_CASE("after a GPU fault the trainer's parts are not destroyed, because that
 }
 
 TEST_CASE("a GPU fault while the trainer is built names the phase and GPU, and destroys no part") {
-  if (!has_cuda()) return;
+  if (!cuda_is_open()) return;
   static int after_fault = 0, after_error = 0;
   Rows rows;
   const auto failing = [&](int& destroyed, void (*fail)()) {
@@ -141,7 +136,7 @@ TEST_CASE("a GPU fault while the trainer is built names the phase and GPU, and d
 }
 
 TEST_CASE("a GPU fault in a caller's use of the tensors names the phase, and destroys no part") {
-  if (!has_cuda()) return;
+  if (!cuda_is_open()) return;
   static int destroyed = 0;
   Rows rows;
   {
@@ -154,7 +149,7 @@ TEST_CASE("a GPU fault in a caller's use of the tensors names the phase, and des
 }
 
 TEST_CASE("a GPU fault while the ranks' weights are compared names that phase") {
-  if (!has_cuda()) return;
+  if (!cuda_is_open()) return;
   Plan plan = plan_with_fault("gpu@9");
   plan.parallel.check_replicas_every = 1;
   plan.parameters.fill("test", "fails", [](const BuildContext& context) {
@@ -183,7 +178,7 @@ TEST_CASE("a GPU fault while the ranks' weights are compared names that phase") 
 }
 
 TEST_CASE("no checkpoint is saved after a GPU fault, and the earlier one resumes to the same end") {
-  if (!has_cuda()) return;
+  if (!cuda_is_open()) return;
   const TemporaryFolder folder;
   {
     CheckpointWriter writer({.root = folder / "checkpoints", .every_n_steps = 2});
