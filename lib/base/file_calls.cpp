@@ -1,5 +1,7 @@
 #include "base/file_calls.h"
 
+#include "base/held_folder.h"
+
 #include <dirent.h>
 #include <fcntl.h>
 #include <sys/file.h>
@@ -43,7 +45,9 @@ auto attempt(FileCall kind, const std::filesystem::path& path, const Call& call)
 }
 
 int open_path(const std::filesystem::path& path, int flags) {
-  return attempt(FileCall::open, path, [&] { return ::open(path.c_str(), flags | O_CLOEXEC, 0644); });
+  const HeldPlace place(path);
+  return attempt(FileCall::open, path,
+                 [&] { return ::openat(place.folder, place.name.c_str(), flags | O_CLOEXEC, 0644); });
 }
 
 /// Moves `bytes` with repeated `call(done, bytes)`; stops early only if a call returns 0. Returns -1 with errno set if
@@ -59,10 +63,26 @@ int move_all(FileCall kind, const std::filesystem::path& path, size_t bytes, siz
   return 0;
 }
 
+PathKind kind_of_mode(mode_t mode) {
+  switch (mode & S_IFMT) {
+    case S_IFREG:
+      return PathKind::file;
+    case S_IFDIR:
+      return PathKind::folder;
+    case S_IFLNK:
+      return PathKind::link;
+    default:
+      return PathKind::other;
+  }
+}
+
 }  // namespace
 
 FileError::FileError(const std::string& what, const std::filesystem::path& path, int number, ExitCode code)
-    : UserError(fmt::format("cannot {} {}: {}", what, path.string(), std::strerror(number)), code), number_(number) {}
+    : UserError(fmt::format("cannot {} {}: {}", what, path.string(),
+                            number == ELOOP ? "it is a symbolic link or in a loop of them" : std::strerror(number)),
+                code),
+      number_(number) {}
 
 ScopedFileFaults::ScopedFileFaults(FileFaults& faults) { installed_faults.store(&faults, std::memory_order_release); }
 ScopedFileFaults::~ScopedFileFaults() { installed_faults.store(nullptr, std::memory_order_release); }
@@ -75,7 +95,7 @@ File File::create(const std::filesystem::path& path) {
   return File(path, O_WRONLY | O_CREAT | O_EXCL, ExitCode::storage, "write");
 }
 File File::append_to(const std::filesystem::path& path) {
-  return File(path, O_WRONLY | O_CREAT | O_APPEND, ExitCode::storage, "write");
+  return File(path, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW, ExitCode::storage, "write");
 }
 
 File::File(const std::filesystem::path& path, int flags, ExitCode code, const char* what)
@@ -179,26 +199,27 @@ void File::close() {
 }
 
 PathStatus path_status(const std::filesystem::path& path, ExitCode code) {
+  const HeldPlace place(path);
   struct stat status {};
-  if (attempt(FileCall::status, path, [&] { return ::lstat(path.c_str(), &status); }) != 0) {
+  const auto look = [&] { return ::fstatat(place.folder, place.name.c_str(), &status, AT_SYMLINK_NOFOLLOW); };
+  if (attempt(FileCall::status, path, look) != 0) {
     if (errno == ENOENT || errno == ENOTDIR) return {PathKind::absent, 0};
     throw FileError("read", path, errno, code);
   }
-  switch (status.st_mode & S_IFMT) {
-    case S_IFREG:
-      return {PathKind::file, status.st_size};
-    case S_IFDIR:
-      return {PathKind::folder, 0};
-    case S_IFLNK:
-      return {PathKind::link, 0};
-    default:
-      return {PathKind::other, 0};
-  }
+  return {kind_of_mode(status.st_mode), S_ISREG(status.st_mode) ? int64_t{status.st_size} : 0};
+}
+
+PathKind kind_of(const std::filesystem::path& path) noexcept {
+  const HeldPlace place(path);
+  struct stat status {};
+  const bool found = ::fstatat(place.folder, place.name.c_str(), &status, 0) == 0;
+  return found ? kind_of_mode(status.st_mode) : PathKind::absent;
 }
 
 std::filesystem::path link_target(const std::filesystem::path& link, ExitCode code) {
+  const HeldPlace place(link);
   std::string target(4096, '\0');  // PATH_MAX
-  const auto read = [&] { return ::readlink(link.c_str(), target.data(), target.size()); };
+  const auto read = [&] { return ::readlinkat(place.folder, place.name.c_str(), target.data(), target.size()); };
   const ssize_t length = attempt(FileCall::status, link, read);
   if (length < 0 && (errno == EINVAL || errno == ENOENT || errno == ENOTDIR)) return {};
   if (length < 0) throw FileError("read", link, errno, code);
@@ -207,10 +228,11 @@ std::filesystem::path link_target(const std::filesystem::path& link, ExitCode co
 }
 
 std::vector<std::string> names_in_folder(const std::filesystem::path& folder, ExitCode code) {
-  DIR* opened = nullptr;
-  const auto open = [&] { return (opened = ::opendir(folder.c_str())) != nullptr ? 0 : -1; };
-  if (attempt(FileCall::list, folder, open) != 0) throw FileError("list", folder, errno, code);
-  const std::unique_ptr<DIR, int (*)(DIR*)> stream(opened, ::closedir);
+  const HeldPlace place(folder);
+  const auto open = [&] { return ::openat(place.folder, place.name.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); };
+  const int fd = attempt(FileCall::list, folder, open);
+  if (fd < 0) throw FileError("list", folder, errno, code);
+  const std::unique_ptr<DIR, int (*)(DIR*)> stream(::fdopendir(fd), ::closedir);
   std::vector<std::string> names;
   errno = 0;
   while (const dirent* entry = ::readdir(stream.get())) {
@@ -233,19 +255,31 @@ void sync_folder(const std::filesystem::path& folder) {
 }
 
 void make_folder(const std::filesystem::path& folder) {
-  const auto make = [&] { return ::mkdir(folder.c_str(), 0755); };
+  const HeldPlace place(folder);
+  const auto make = [&] { return ::mkdirat(place.folder, place.name.c_str(), 0755); };
   if (attempt(FileCall::make_folder, folder, make) != 0)
     throw FileError("create the folder", folder, errno, ExitCode::storage);
 }
 
 void rename_path(const std::filesystem::path& from, const std::filesystem::path& to) {
-  const auto rename = [&] { return std::rename(from.c_str(), to.c_str()); };
+  const HeldPlace old_place(from), new_place(to);
+  const auto rename = [&] {
+    return ::renameat(old_place.folder, old_place.name.c_str(), new_place.folder, new_place.name.c_str());
+  };
   if (attempt(FileCall::rename, to, rename) != 0)
     throw FileError(fmt::format("rename {} to", from.string()), to, errno, ExitCode::storage);
 }
 
+void unlink_quietly(const std::filesystem::path& path) noexcept {
+  const HeldPlace place(path);
+  ::unlinkat(place.folder, place.name.c_str(), 0);
+}
+
 bool exchange_paths(const std::filesystem::path& one, const std::filesystem::path& other) {
-  const auto exchange = [&] { return ::renameat2(AT_FDCWD, one.c_str(), AT_FDCWD, other.c_str(), RENAME_EXCHANGE); };
+  const HeldPlace left(one), right(other);
+  const auto exchange = [&] {
+    return ::renameat2(left.folder, left.name.c_str(), right.folder, right.name.c_str(), RENAME_EXCHANGE);
+  };
   if (attempt(FileCall::exchange, other, exchange) == 0) return true;
   if (errno == EINVAL || errno == ENOSYS || errno == EOPNOTSUPP) return false;
   throw FileError(fmt::format("rename {} to", one.string()), other, errno, ExitCode::storage);
@@ -254,18 +288,21 @@ bool exchange_paths(const std::filesystem::path& one, const std::filesystem::pat
 void point_link(const std::filesystem::path& link, const std::filesystem::path& target) {
   const auto temporary = link.parent_path() / fmt::format(".{}.{}.tmp", link.filename().string(), ::getpid());
   remove_file(temporary);
-  const auto make = [&] { return ::symlink(target.c_str(), temporary.c_str()); };
+  const HeldPlace place(temporary);
+  const auto make = [&] { return ::symlinkat(target.c_str(), place.folder, place.name.c_str()); };
   if (attempt(FileCall::link, temporary, make) != 0) throw FileError("create the link", link, errno, ExitCode::storage);
   try {
     rename_path(temporary, link);
   } catch (const FileError&) {
-    ::unlink(temporary.c_str());
+    unlink_quietly(temporary);
     throw;
   }
 }
 
 void remove_file(const std::filesystem::path& path) {
-  if (attempt(FileCall::remove, path, [&] { return ::unlink(path.c_str()); }) != 0 && errno != ENOENT)
+  const HeldPlace place(path);
+  const auto remove = [&] { return ::unlinkat(place.folder, place.name.c_str(), 0); };
+  if (attempt(FileCall::remove, path, remove) != 0 && errno != ENOENT)
     throw FileError("remove", path, errno, ExitCode::storage);
 }
 
@@ -274,14 +311,19 @@ void remove_folder(const std::filesystem::path& folder) {
   if (kind == PathKind::absent) return;
   if (kind != PathKind::folder) return remove_file(folder);
   for (const auto& name : names_in_folder(folder, ExitCode::storage)) remove_folder(folder / name);
-  if (attempt(FileCall::remove, folder, [&] { return ::rmdir(folder.c_str()); }) != 0 && errno != ENOENT)
+  const HeldPlace place(folder);
+  const auto remove = [&] { return ::unlinkat(place.folder, place.name.c_str(), AT_REMOVEDIR); };
+  if (attempt(FileCall::remove, folder, remove) != 0 && errno != ENOENT)
     throw FileError("remove the folder", folder, errno, ExitCode::storage);
 }
 
 int64_t free_bytes(const std::filesystem::path& folder) {
+  const int fd = open_path(folder, O_RDONLY | O_DIRECTORY);
   struct statvfs status {};
-  if (attempt(FileCall::status, folder, [&] { return ::statvfs(folder.c_str(), &status); }) != 0)
-    throw FileError("get the free space of", folder, errno, ExitCode::storage);
+  const int error =
+      fd < 0 || attempt(FileCall::status, folder, [&] { return ::fstatvfs(fd, &status); }) != 0 ? errno : 0;
+  if (fd >= 0) ::close(fd);
+  if (error != 0) throw FileError("get the free space of", folder, error, ExitCode::storage);
   return static_cast<int64_t>(status.f_bavail) * static_cast<int64_t>(status.f_frsize);
 }
 

@@ -1,5 +1,6 @@
 // All file-system calls on data that the program stores: checked, retried after a signal, with errors that name the
-// file and the reason. A test can make the k-th call fail, write short or never return.
+// file and the reason. A path inside a HeldFolder reaches that folder, wherever its name leads by now. A test can make
+// the k-th call fail, write short or never return.
 #pragma once
 
 #include "base/error.h"
@@ -69,7 +70,8 @@ class File {
   static File open_stream(const std::filesystem::path& path, ExitCode code);
   /// Creates for writing; fails if the file exists. Errors have ExitCode::storage.
   static File create(const std::filesystem::path& path);
-  /// Opens for appending; creates the file if it is missing. Errors have ExitCode::storage.
+  /// Opens for appending; creates the file if it is missing. Refuses a symbolic link, which could lead to any file.
+  /// Errors have ExitCode::storage.
   static File append_to(const std::filesystem::path& path);
   ~File();  ///< closes and ignores errors: call close() first if they matter
   File(File&& other) noexcept;
@@ -115,6 +117,8 @@ struct PathStatus {
 };
 /// Does not follow a link.
 PathStatus path_status(const std::filesystem::path& path, ExitCode code);
+/// Follows links. `absent` also if it cannot be found out; whoever then uses the path learns why.
+PathKind kind_of(const std::filesystem::path& path) noexcept;
 /// The link's target as stored; empty if there is no link.
 std::filesystem::path link_target(const std::filesystem::path& link, ExitCode code);
 /// Names of the folder's entries, sorted.
@@ -130,8 +134,9 @@ bool exchange_paths(const std::filesystem::path& one, const std::filesystem::pat
 /// Creates a symbolic link, atomically replacing the one at `link`. A kill half-way leaves `.<name>.<pid>.tmp` next to
 /// it.
 void point_link(const std::filesystem::path& link, const std::filesystem::path& target);
-void remove_file(const std::filesystem::path& path);      ///< does nothing if it is missing
-void remove_folder(const std::filesystem::path& folder);  ///< with its contents; does nothing if it is missing
-int64_t free_bytes(const std::filesystem::path& folder);  ///< available to this user
+void remove_file(const std::filesystem::path& path);              ///< does nothing if it is missing
+void unlink_quietly(const std::filesystem::path& path) noexcept;  ///< while another error is on its way
+void remove_folder(const std::filesystem::path& folder);          ///< with its contents; does nothing if it is missing
+int64_t free_bytes(const std::filesystem::path& folder);          ///< available to this user
 
 }  // namespace trainopt

@@ -28,7 +28,7 @@ void replace_file(const std::filesystem::path& path, const std::function<void(Fi
     std::filesystem::path path;
     bool renamed = false;
     ~Temporary() {
-      if (!renamed) ::unlink(path.c_str());
+      if (!renamed) unlink_quietly(path);
     }
   } temporary{path};
   temporary.path += fmt::format(".{}.tmp", ::getpid());
@@ -51,14 +51,13 @@ void write_file(const std::filesystem::path& path, std::string_view bytes) {
 }
 
 void create_folders(const std::filesystem::path& path) {
-  std::error_code ignored;
-  if (path.empty() || std::filesystem::is_directory(path, ignored)) return;
+  if (path.empty() || kind_of(path) == PathKind::folder) return;
   create_folders(path.parent_path());
   if (path.filename().empty()) return;  // "a/b/"
   try {
     make_folder(path);
   } catch (const FileError& error) {
-    if (!std::filesystem::is_directory(path, ignored))  // another process may have created it
+    if (kind_of(path) != PathKind::folder)  // another process may have created it
       throw FileError("create the folder", path, error.number(), ExitCode::storage);
   }
   sync_folder(folder_of(path));

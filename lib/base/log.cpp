@@ -1,6 +1,8 @@
 #include "base/log.h"
 
 #include "base/error.h"
+#include "base/file_calls.h"
+#include "base/print.h"
 
 #include <spdlog/sinks/basic_file_sink.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
@@ -30,6 +32,7 @@ void start_logging(const std::string& level, bool color) {
 }
 
 void log_to_file(const std::filesystem::path& path) {
+  File::append_to(path);  // refuses a symbolic link, which could lead to any file
   try {
     auto sink = std::make_shared<spdlog::sinks::basic_file_sink_mt>(path.string());
     sink->set_level(spdlog::level::debug);
@@ -69,6 +72,6 @@ void write_log(LogLevel level, fmt::string_view text, fmt::format_args values) {
   if (spdlog::should_log(spdlog_level(level))) write_log(level, fmt::vformat(text, values));
 }
 
-void write_log(LogLevel level, const std::string& line) { spdlog::log(spdlog_level(level), line); }
+void write_log(LogLevel level, const std::string& line) { spdlog::log(spdlog_level(level), printable(line)); }
 
 }  // namespace trainopt

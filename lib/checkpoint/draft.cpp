@@ -96,6 +96,16 @@ void CheckpointDraft::add_tensors(const std::string& name, const std::vector<Saf
   manifest_.files[name] = write_part(folder_, name, tensors, metadata);
 }
 
+void CheckpointDraft::add_written(const std::string& name, const StoredFile& file) {
+  const PathStatus status = path_status(folder_ / name, ExitCode::storage);
+  if (status.kind != PathKind::file || status.bytes != file.bytes)
+    throw UserError(fmt::format("another process has not written its part of the checkpoint: {}; do all ranks see the "
+                                "same run directory?",
+                                (folder_ / name).string()),
+                    ExitCode::storage);
+  manifest_.files[name] = file;
+}
+
 StoredFile write_part(const std::filesystem::path& folder, const std::string& name,
                       const std::vector<SafetensorsEntry>& tensors, const SafetensorsMetadata& metadata) {
   TRAINOPT_CHECK(is_stored_name(name));

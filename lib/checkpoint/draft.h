@@ -28,9 +28,10 @@ class CheckpointDraft {
   void add(const std::string& name, std::string_view bytes);
   void add_tensors(const std::string& name, const std::vector<SafetensorsEntry>& tensors,
                    const SafetensorsMetadata& metadata = {});
-  /// Where other processes write their files with write_part(). Register them with list().
+  /// Where other processes write their files with write_part(). Add each here once it is written.
   const std::filesystem::path& folder() const { return folder_; }
-  void list(const std::string& name, const StoredFile& file) { manifest_.files[name] = file; }
+  /// Throws UserError(storage) if the folder has no such file of that size.
+  void add_written(const std::string& name, const StoredFile& file);
 
   /// Writes the manifest, fsyncs, renames the folder to `root/step-00001234`, fsyncs `root`, and points `root/latest`
   /// to the checkpoint. An existing checkpoint of that step is replaced, atomically if the file system can exchange two

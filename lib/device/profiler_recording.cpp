@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/file_calls.h"
+#include "base/held_folder.h"
 
 #include <torch/csrc/autograd/profiler_kineto.h>
 
@@ -74,13 +75,12 @@ void ProfilerRecording::save(const std::filesystem::path& file) {
   TRAINOPT_CHECK(started_);
   started_ = prepared_ = false;
   const auto result = profiler::disableProfiler();
-  result->save(file.string());
-  if (is_complete(file)) return;
+  result->save(path_for_others(file).string());
+  if (is_complete(path_for_others(file))) return;
   auto unfinished = file;
   unfinished += ".tmp";  // Kineto renames it once all is written
-  std::error_code ignored;
-  const int reason = why_incomplete(std::filesystem::exists(unfinished, ignored) ? unfinished : file);
-  for (const auto& leftover : {unfinished, file}) std::filesystem::remove(leftover, ignored);
+  const int reason = why_incomplete(kind_of(unfinished) != PathKind::absent ? unfinished : file);
+  for (const auto& leftover : {unfinished, file}) unlink_quietly(leftover);
   if (reason != 0) throw FileError("write", file, reason, ExitCode::storage);
   throw UserError(fmt::format("the profiler could not write its trace: {}", file.string()), ExitCode::storage);
 }

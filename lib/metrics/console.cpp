@@ -1,5 +1,6 @@
 #include "metrics/console.h"
 
+#include "base/print.h"
 #include "metrics/format.h"
 #include "metrics/line_file.h"
 
@@ -19,7 +20,7 @@ constexpr int kBarCells = 24;
 Console::~Console() { flush(); }
 
 void Console::line(std::string_view text) {
-  pending_ += text;
+  pending_ += printable(text);
   pending_ += '\n';
   draw_if_due();
 }

@@ -1,6 +1,7 @@
 #include "metrics/resumed_lines.h"
 
 #include "base/files.h"
+#include "base/log.h"
 
 #include <charconv>
 #include <optional>
@@ -10,6 +11,7 @@ namespace trainopt {
 namespace {
 
 constexpr std::string_view kJsonStart = "{\"step\":";
+constexpr size_t kPieceBytes = size_t{1} << 20;  // records of a long run are larger than memory should be
 
 /// nullopt for a header and for any other line without a step.
 std::optional<int64_t> step_of(std::string_view line) {
@@ -19,21 +21,56 @@ std::optional<int64_t> step_of(std::string_view line) {
   return error == std::errc() ? std::optional(step) : std::nullopt;
 }
 
+/// Bytes of the lines to keep.
+int64_t end_of_kept(File& file, int64_t step, int64_t every_n_steps) {
+  int64_t kept = 0;
+  std::string text;  // from `kept` on
+  for (std::string piece(kPieceBytes, '\0'); const size_t got = file.read(piece.data(), piece.size());) {
+    text.append(piece, 0, got);
+    size_t begin = 0;
+    for (size_t newline; (newline = text.find('\n', begin)) != std::string::npos; begin = newline + 1) {
+      const auto found = step_of(std::string_view(text).substr(begin, newline - begin));
+      const bool later = found && *found > step;  // lines are in the order of steps
+      const bool only_last = found && *found == step && step > 1 && step % every_n_steps != 0;
+      if (later || only_last) return kept + static_cast<int64_t>(begin);
+    }
+    kept += static_cast<int64_t>(begin);
+    text.erase(0, begin);
+  }
+  return kept;  // without a torn last line
+}
+
+/// Appends what follows `from` to what earlier resumes from this step have put there.
+void keep_aside(const File& file, int64_t from, int64_t step) {
+  auto aside = file.path();
+  aside += fmt::format(".before-step-{:08}", step);
+  File kept = File::append_to(aside);
+  std::string piece(kPieceBytes, '\0');
+  char last = '\n';
+  for (size_t got; (got = file.read_at(from, piece.data(), piece.size())) > 0; from += static_cast<int64_t>(got)) {
+    kept.append(piece.data(), got);
+    last = piece[got - 1];
+  }
+  if (last != '\n') kept.append("\n", 1);
+  kept.sync();
+  kept.close();
+  sync_folder(folder_of(aside));  // before the lines leave their file
+  log_info("the lines of {} after step {} are kept in {}", file.path().filename().string(), step,
+           aside.filename().string());
+}
+
 }  // namespace
 
-void remove_lines_after(const std::filesystem::path& file, int64_t step, int64_t every_n_steps) {
-  if (!std::filesystem::exists(file)) return;
-  const std::string all = read_file(file, ExitCode::storage);
-  size_t end_of_kept = 0;
-  for (size_t begin = 0; begin < all.size();) {
-    const size_t newline = all.find('\n', begin);
-    if (newline == std::string::npos) break;
-    const auto found = step_of(std::string_view(all).substr(begin, newline - begin));
-    if (found && *found > step) break;  // lines are in the order of steps
-    if (found && *found == step && step > 1 && step % every_n_steps != 0) break;
-    end_of_kept = begin = newline + 1;
-  }
-  if (end_of_kept < all.size()) write_file(file, std::string_view(all).substr(0, end_of_kept));
+void remove_lines_after(const std::filesystem::path& path, int64_t step, int64_t every_n_steps) {
+  if (kind_of(path) == PathKind::absent) return;
+  File file = File::open(path, ExitCode::storage);
+  const int64_t kept = end_of_kept(file, step, every_n_steps);
+  if (kept == file.size()) return;
+  keep_aside(file, kept, step);
+  File whole = File::append_to(path);
+  whole.truncate(kept);
+  whole.sync();
+  whole.close();
 }
 
 }  // namespace trainopt

@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/files.h"
+#include "base/held_folder.h"
 #include "base/json.h"
 #include "trace/gzip_writer.h"
 
@@ -80,7 +81,7 @@ std::string thread_of(const Json& fields) { return fields.value("tid", Json()).d
 
 ThreadLabels read_labels(const std::filesystem::path& raw) {
   ThreadLabels threads;
-  std::ifstream file(raw);
+  std::ifstream file(path_for_others(raw));
   for (std::string line; std::getline(file, line);) {
     if (!begins_event(line, "user_annotation")) continue;
     const Json event = fields_of(line);
@@ -98,7 +99,7 @@ ThreadLabels read_labels(const std::filesystem::path& raw) {
 void copy_lines(const std::filesystem::path& raw, const TraceOrigin& origin, GzipWriter& out) {
   const ThreadLabels labels = origin.call_stacks ? read_labels(raw) : ThreadLabels();
   const auto write = [&](const std::string& line) { out.append(line + "\n"); };
-  std::ifstream file(raw);
+  std::ifstream file(path_for_others(raw));
   bool at_start = true;
   std::string path;  // of the operation whose lines are being copied
   std::string last;

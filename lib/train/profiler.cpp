@@ -112,7 +112,7 @@ class RecordingProfiler : public StepProfiler {
     std::vector<std::filesystem::path> of_ranks;
     for (int64_t rank = 0; rank < communicator_.ranks(); ++rank) {
       of_ranks.push_back(folder_ / fmt::format("rank{}{}.gz", rank, suffix));
-      if (!std::filesystem::exists(of_ranks.back()))
+      if (kind_of(of_ranks.back()) == PathKind::absent)
         return log_warning("the ranks' traces were not merged: rank 0 cannot read rank {}'s, {}", rank,
                            of_ranks.back().string());
     }

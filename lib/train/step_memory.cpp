@@ -2,6 +2,7 @@
 
 #include "base/log.h"
 #include "base/error.h"
+#include "base/file_calls.h"
 #include "device/memory.h"
 #include "model/model.h"
 #include "train/autograd_hooks.h"
@@ -81,7 +82,7 @@ void StepMemory::out_of_memory(int64_t step, c10::Device device, StepTrace& trac
   trace.memory = recorder_->peak();
   if (!whole_run_) return;
   const auto file = fmt::format("{}-step{}-out-of-memory.pickle", snapshots_, step);
-  if (std::filesystem::exists(file)) return;  // of the step's first attempt, with the largest micro-batches
+  if (kind_of(file) != PathKind::absent) return;  // of the step's first attempt, with the largest micro-batches
   try {
     find_leaks(trace);
     write_memory_snapshot(file, device, recorder_);

@@ -1,42 +1,13 @@
 #include "storage/s3/signature.h"
 
 #include "base/error.h"
-
-#include <openssl/evp.h>
-#include <openssl/hmac.h>
+#include "base/sha256.h"
 
 #include <algorithm>
-#include <array>
 #include <ctime>
 
 namespace trainopt {
 namespace {
-
-using Digest = std::array<unsigned char, 32>;
-
-std::string in_hex(const Digest& digest) {
-  std::string text;
-  for (const unsigned char byte : digest) text += fmt::format("{:02x}", byte);
-  return text;
-}
-
-Digest sha256(std::string_view text) {
-  Digest digest;
-  unsigned int bytes = 0;
-  TRAINOPT_CHECK(EVP_Digest(text.data(), text.size(), digest.data(), &bytes, EVP_sha256(), nullptr) == 1);
-  return digest;
-}
-
-Digest hmac(std::string_view key, std::string_view text) {
-  Digest digest;
-  unsigned int bytes = 0;
-  TRAINOPT_CHECK(HMAC(EVP_sha256(), key.data(), static_cast<int>(key.size()),
-                      reinterpret_cast<const unsigned char*>(text.data()), text.size(), digest.data(),
-                      &bytes) != nullptr);
-  return digest;
-}
-
-std::string_view text_of(const Digest& digest) { return {reinterpret_cast<const char*>(digest.data()), digest.size()}; }
 
 /// Without white space at the ends, and with single spaces within.
 std::string trimmed(std::string_view value) {
@@ -102,11 +73,12 @@ std::vector<std::pair<std::string, std::string>> signed_headers(const SignedRequ
                                             canonical_query(request.query), canonical_headers, names, body_hash);
   const std::string scope = fmt::format("{}/{}/{}/aws4_request", day, region, service);
   const std::string to_hash = fmt::format("AWS4-HMAC-SHA256\n{}\n{}\n{}", time, scope, in_hex(sha256(canonical)));
-  const Digest of_day = hmac("AWS4" + credentials.secret, day), of_region = hmac(text_of(of_day), region),
-               of_service = hmac(text_of(of_region), service), key = hmac(text_of(of_service), "aws4_request");
+  const Sha256 of_day = hmac_sha256("AWS4" + credentials.secret, day), of_region = hmac_sha256(text_of(of_day), region),
+               of_service = hmac_sha256(text_of(of_region), service),
+               key = hmac_sha256(text_of(of_service), "aws4_request");
   headers.emplace_back("authorization",
                        fmt::format("AWS4-HMAC-SHA256 Credential={}/{}, SignedHeaders={}, Signature={}",
-                                   credentials.key_id, scope, names, in_hex(hmac(text_of(key), to_hash))));
+                                   credentials.key_id, scope, names, in_hex(hmac_sha256(text_of(key), to_hash))));
   return headers;
 }
 

@@ -91,3 +91,15 @@ TEST_CASE("a disk that is really full fails the new checkpoint and nothing else"
   save(root, 3);
   CHECK(verify_checkpoint(root / "latest").step == 3);
 }
+
+TEST_CASE("a part that another process says to have written must be there") {
+  const TemporaryFolder folder;
+  CheckpointDraft draft(folder.path(), 5, 64);
+  const StoredFile part{.bytes = 4, .xxh3 = 1};
+  const auto added = [&] { return error_of(ExitCode::storage, [&] { draft.add_written("part", part); }); };
+  CHECK_THAT(added(), ContainsSubstring("part"));
+  write_file(draft.folder() / "part", "abc");
+  CHECK_THAT(added(), ContainsSubstring("part"));
+  write_file(draft.folder() / "part", "abcd");
+  CHECK(added() == "");
+}

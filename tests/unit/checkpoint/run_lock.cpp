@@ -1,5 +1,6 @@
 #include "checkpoint/run_lock.h"
 
+#include "base/files.h"
 #include "some_checkpoint.h"
 #include "support/file_faults.h"
 
@@ -53,4 +54,13 @@ TEST_CASE("a lock that cannot be written is a storage error; a file system witho
   CHECK_THAT(with_fault(4, ENOSPC), ContainsSubstring(".lock: No space left on device"));
   CHECK(with_fault(2, ENOLCK) == "");
   CHECK_THAT(error_of(ExitCode::storage, [&] { RunLock lock(folder / "absent"); }), ContainsSubstring("absent/.lock"));
+}
+
+TEST_CASE("a lock that is a symbolic link is refused, and what it leads to stays as it is") {
+  const TemporaryFolder folder;
+  write_file(folder / "precious", "precious");
+  std::filesystem::create_directory(folder / "run");
+  std::filesystem::create_symlink(folder / "precious", folder / "run/.lock");
+  CHECK_THAT(error_of(ExitCode::storage, [&] { RunLock lock(folder / "run"); }), ContainsSubstring("symbolic link"));
+  CHECK(folder.text("precious") == "precious");
 }
