@@ -3,6 +3,7 @@
 #include "app/version.h"
 #include "base/host_name.h"
 #include "base/log.h"
+#include "base/print.h"
 #include "base/program_files.h"
 #include "device/process.h"
 
@@ -35,8 +36,19 @@ RendezvousOptions rendezvous_options(const Launch& launch, double timeout_s) {
           .port = launch.master_port.value_or(0),
           .external_store = launch.launcher_serves_store,
           .job = job_name(launch),
-          .port_folder = std::filesystem::temp_directory_path(),
+          .key = launch.key,
+          .port_folder = launch.temporary_folder,
           .timeout_s = timeout_s};
+}
+
+/// Without a key, a store that other machines can reach believes whoever writes to it.
+void say_if_open(const Launch& launch) {
+  const bool reachable = !launch.position.one_machine() || launch.launcher_serves_store;
+  if (launch.position.is_first() && launch.position.ranks > 1 && reachable && launch.key.empty())
+    log_warning(
+        "whoever reaches port {} of {} can disturb this job or end it; to refuse others' messages, set {} to the same "
+        "secret for all ranks",
+        launch.master_port.value_or(0), launch.master_address.value_or("this machine"), kKeyVariable);
 }
 
 RendezvousOptions for_measurement(RendezvousOptions options) {
@@ -60,11 +72,13 @@ JobMember::JobMember(const Launch& launch, const Recipe& recipe)
     : JobMember(rendezvous_options(launch, recipe.parallel.timeout.seconds), recipe_yaml(recipe)) {
   restarts_ = launch.restarts;
   if (!launch.notice.empty()) log_warning("{}", launch.notice);
+  say_if_open(launch);
 }
 
 JobMember::JobMember(const Launch& launch, double timeout_s, std::string recipes)
     : JobMember(for_measurement(rendezvous_options(launch, timeout_s)), std::move(recipes)) {
   if (!launch.notice.empty()) log_warning("{}", launch.notice);
+  say_if_open(launch);
 }
 
 JobMember::JobMember(RendezvousOptions rendezvous, std::string recipes)
@@ -76,6 +90,8 @@ JobMember::JobMember(RendezvousOptions rendezvous, std::string recipes)
                                                             build_id_of("/proc/self/exe")),
                                        .host = machine_id(),
                                        .cpus = allowed_cpus()});
+  // For the processes of arms, which join their counterparts in this job's store.
+  if (!job_->key().empty()) ::setenv(kKeyVariable, job_->key().c_str(), /*overwrite=*/1);
 }
 
 std::optional<int> JobMember::cores() const {
@@ -160,7 +176,7 @@ void report_end(const JobMember::End& end, const JobMember& member) {
   if (end.reported_by_other_rank)
     log_debug("{}", end.message);
   else
-    std::fprintf(stderr, "trainopt: rank %d: %s\n", static_cast<int>(member.position().rank), end.message.c_str());
+    print_error(fmt::format("rank {}: {}", member.position().rank, end.message));
 }
 
 }  // namespace trainopt

@@ -58,6 +58,7 @@ class ArmHostProcess {
                                                          .port = spec.rendezvous->port,
                                                          .external_store = true,
                                                          .job = spec.rendezvous->job,
+                                                         .key = launch_.key,
                                                          .port_folder = {},
                                                          .timeout_s = spec.recipe.parallel.timeout.seconds,
                                                          .kept = "complete blocks measured before are kept"},

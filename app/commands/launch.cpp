@@ -1,6 +1,7 @@
 // trainopt launch: starts several ranks on this machine, without mpirun or torchrun.
 #include "app/commands.h"
 #include "base/blocked_signals.h"
+#include "base/sha256.h"
 #include "comm/launch_environment.h"
 #include "comm/launch_variables.h"
 #include "comm/local_ranks.h"
@@ -122,6 +123,8 @@ Command add_launch(CLI::App& app) {
     refuse_inside_launcher(read_launch(context.environment), spec);
     spec.command = command_line(*options, context.output);
     spec.environment = context.environment;
+    // On several machines only the user can give all launchers the same key.
+    if (key_in(context.environment).empty() && spec.nodes == 1) spec.environment[kKeyVariable] = random_key();
     return run_local_ranks(spec);
   };
 }

@@ -70,10 +70,12 @@ Admission judge(const std::vector<Json>& facts, const RendezvousOptions& options
 }
 
 /// Rank 0 decides and publishes its answer. If it refuses, it throws after the ranks that joined have read the reason.
-std::vector<Json> admit_all(c10d::Store& store, const RendezvousOptions& options) {
+std::vector<Json> admit_all(c10d::Store& store, const RendezvousOptions& options,
+                            const std::filesystem::path& port_file) {
   auto facts = wait_for_all(store, options);
   const Admission admission = judge(facts, options);
-  if (!options.address) std::filesystem::remove(options.port_folder / fmt::format("trainopt-port-{}", options.job));
+  std::error_code ignored;
+  if (!port_file.empty()) std::filesystem::remove(port_file, ignored);
   const Json answer = {{"why_not", admission.why_not}, {"code", static_cast<int>(admission.code)}, {"facts", facts}};
   store.set(kAdmission, json_text(answer));
   if (admission.why_not.empty()) return facts;
@@ -108,13 +110,15 @@ Json wait_for_answer(c10d::Store& store, const RendezvousOptions& options) {
 }  // namespace
 
 void throw_rank_0_lost(const std::exception& error, const RendezvousOptions& options) {
+  if (is_out_of_threads(error)) throw UserError(out_of_threads_text(), ExitCode::memory);
   log_debug("{}", error.what());
   throw UserError(fmt::format("rank 0 is gone, and with it the job's store; {}", options.kept), ExitCode::peer);
 }
 
-std::vector<Json> admit(c10d::Store& store, const RendezvousOptions& options, const RankFacts& mine) {
+std::vector<Json> admit(c10d::Store& store, const RendezvousOptions& options, const RankFacts& mine,
+                        const std::filesystem::path& port_file) {
   store.set(rank_key("here", options.position.rank), json_text(to_json(mine, options.position)));
-  if (options.position.is_first()) return admit_all(store, options);
+  if (options.position.is_first()) return admit_all(store, options, port_file);
   const Json answer = wait_for_answer(store, options);
   if (const auto why_not = answer.at("why_not").get<std::string>(); !why_not.empty())
     throw PeerFailed(why_not, static_cast<ExitCode>(answer.at("code").get<int>()));

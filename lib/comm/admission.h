@@ -24,7 +24,9 @@ struct RankFacts {
 /// Waits until all ranks have joined and returns their facts, indexed by rank. On failure it throws UserError on rank 0
 /// and PeerFailed with the same message on the others: `peer` naming the ranks that are missing after the timeout, or
 /// `recipe` naming the ranks that differ in recipe, build or number of ranks.
-std::vector<Json> admit(c10d::Store& store, const RendezvousOptions& options, const RankFacts& mine);
+/// `port_file` is removed once nobody needs it; empty: none.
+std::vector<Json> admit(c10d::Store& store, const RendezvousOptions& options, const RankFacts& mine,
+                        const std::filesystem::path& port_file);
 
 /// Cores for this rank: the number of CPUs it may use, divided by the number of ranks on its host that may use any of
 /// them; at least 1.

@@ -41,7 +41,8 @@ Findings explain_failure(c10d::Store& store, const RankPosition& position) {
       return found;
     }
   found.now = read_beats(store, position.ranks);
-  found.first = store.add(kExplaining, 1) == 1;
+  found.first = store.add("explainers", 1) == 1;
+  if (found.first) store.set(kExplaining, "1");
   return found;
 }
 
@@ -81,7 +82,7 @@ Job::Job(RendezvousOptions options, RankFacts mine)
         ExitCode::peer);
   beat_store_ = store_->clone();  // before other ranks rely on this one: connecting can take seconds
   explain_store_ = store_->clone();
-  const auto facts = admit(*store_, options_, mine);
+  const auto facts = admit(*store_, options_, mine, rendezvous_.port_file);
   cores_ = share_of_cores(facts, position.rank);
   address_ = on_one_machine(facts) ? "127.0.0.1"
                                    : local_address_towards(options_.address.value_or("127.0.0.1"), options_.port);
@@ -105,6 +106,7 @@ RendezvousOptions Job::rendezvous_of(const std::string& name) const {
   options.address = rendezvous_.address;
   options.port = rendezvous_.port;
   options.external_store = true;
+  options.key = rendezvous_.key;
   options.job += "/" + name;
   return options;
 }
@@ -136,9 +138,10 @@ void Job::explain(const LostRank& lost) {
   }
   if (found.failure) {
     const Json json = parse_json(*found.failure);
+    const int code = json.at("code").get<int>();
     throw PeerFailed(
         fmt::format("rank {} failed: {}", json.at("rank").get<int64_t>(), json.at("message").get<std::string>()),
-        static_cast<ExitCode>(json.at("code").get<int>()));
+        code > 0 && code < 128 ? static_cast<ExitCode>(code) : ExitCode::peer);
   }
   const std::string sentence = explanation(found, lost, options_);
   if (!found.first) throw PeerFailed(sentence, ExitCode::peer);

@@ -147,6 +147,17 @@ std::string notice_of_unused_tasks(LaunchVariables& variables) {
 
 }  // namespace
 
+std::string key_in(const std::map<std::string, std::string>& environment) {
+  const auto found = environment.find(kKeyVariable);
+  if (found == environment.end()) return "";
+  if (found->second.size() < kMinKeyLength)
+    throw UserError(
+        fmt::format("{} must have at least {} characters, which nobody can guess; make one by: openssl rand "
+                    "-hex 16",
+                    kKeyVariable, kMinKeyLength));
+  return found->second;
+}
+
 Launch read_launch(const std::map<std::string, std::string>& environment) {
   LaunchVariables variables(environment);
   Launch launch;
@@ -165,6 +176,9 @@ Launch read_launch(const std::map<std::string, std::string>& environment) {
   } else {
     launch.notice = notice_of_unused_tasks(variables);
   }
+  launch.key = key_in(environment);
+  if (const auto found = environment.find("TMPDIR"); found != environment.end() && !found->second.empty())
+    launch.temporary_folder = found->second;
   launch.variables = variables.read();
   return launch;
 }
@@ -172,7 +186,8 @@ Launch read_launch(const std::map<std::string, std::string>& environment) {
 std::vector<std::string> launcher_variables(const std::map<std::string, std::string>& environment) {
   static constexpr std::array kNames{"RANK",       "WORLD_SIZE",       "LOCAL_RANK",  "LOCAL_WORLD_SIZE",
                                      "GROUP_RANK", "GROUP_WORLD_SIZE", "ROLE_RANK",   "ROLE_WORLD_SIZE",
-                                     "ROLE_NAME",  "MASTER_ADDR",      "MASTER_PORT", "TRAINOPT_LAUNCH"};
+                                     "ROLE_NAME",  "MASTER_ADDR",      "MASTER_PORT", "TRAINOPT_LAUNCH",
+                                     kKeyVariable};
   static constexpr std::array kBeginnings{"OMPI_", "PMI_", "PMIX_", "MPI_LOCAL", "SLURM_", "TORCHELASTIC_"};
   std::vector<std::string> found;
   for (const auto& [name, value] : environment)

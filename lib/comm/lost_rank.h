@@ -2,6 +2,7 @@
 #pragma once
 
 #include "base/error.h"
+#include "base/out_of_threads.h"
 #include "device/gpu_error.h"
 
 namespace trainopt {
@@ -31,8 +32,8 @@ auto or_lost_rank(Call call) {
     return call();
   } catch (const LostRank&) {
     throw;
-  } catch (const std::exception& error) {  // named recovery: c10d has no specific exception type
-    if (gpu_fault(error)) throw;           // of this rank's own GPU
+  } catch (const std::exception& error) {                     // named recovery: c10d has no specific exception type
+    if (gpu_fault(error) || is_out_of_threads(error)) throw;  // this rank's own
     throw LostRank(error.what());
   }
 }

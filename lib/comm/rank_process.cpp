@@ -74,7 +74,9 @@ std::vector<char*> pointers(std::vector<std::string>& words) {
       ::dup2(nothing, STDIN_FILENO) >= 0 && ::dup2(output, STDOUT_FILENO) >= 0 && ::dup2(errors, STDERR_FILENO) >= 0;
   std::signal(SIGPIPE, SIG_DFL);
   std::signal(SIGCHLD, SIG_DFL);
-  ::sigprocmask(SIG_SETMASK, &mask, nullptr);
+  sigset_t at_start = mask;
+  for (const int number : {SIGUSR1, SIGUSR2}) sigaddset(&at_start, number);
+  ::sigprocmask(SIG_SETMASK, &at_start, nullptr);
   if (connected) ::execve(command[0], command, variables);
   const int reason = errno;
   [[maybe_unused]] const ssize_t written = ::write(status, &reason, sizeof reason);

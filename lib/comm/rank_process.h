@@ -14,7 +14,8 @@ namespace trainopt {
 /// The destructor kills the process and its process group if it is still running.
 class RankProcess {
  public:
-  /// Starts the process with `mask` as its signal mask. Throws UserError if it cannot be started.
+  /// Starts the process with `mask` as its signal mask, and with USR1 and USR2 blocked until it handles them: before,
+  /// they would end it. Throws UserError if it cannot be started.
   RankProcess(const LocalRanks& spec, int local_rank, const sigset_t& mask);
   ~RankProcess();
   RankProcess(RankProcess&& other) noexcept;

@@ -12,12 +12,12 @@ namespace trainopt {
 
 struct RendezvousOptions {
   RankPosition position;
-  std::optional<std::string>
-      address;   ///< of rank 0's machine; null: all ranks are on this machine and rank 0 publishes its port in a file
-  int port = 0;  ///< used only with an address
-  bool external_store = false;        ///< the launcher serves the store at this port (torchrun)
-  std::string job;                    ///< identifies the job on this machine and in this store
-  std::filesystem::path port_folder;  ///< where rank 0 publishes its port
+  std::optional<std::string> address;  ///< of rank 0's machine; null: all ranks are on this machine, see PortFile
+  int port = 0;                        ///< used only with an address
+  bool external_store = false;         ///< the launcher serves the store at this port (torchrun)
+  std::string job;                     ///< identifies the job on this machine and in this store
+  std::string key;                     ///< the job's secret; empty: its store accepts everybody's values
+  std::filesystem::path port_folder;   ///< for temporary files, where the port file is
   double timeout_s = 600;
   std::string kept = "the newest checkpoint is unaffected";  ///< what outlives a lost rank, for its message
 };
@@ -27,10 +27,13 @@ struct Rendezvous {
   c10::intrusive_ptr<c10d::Store> store;
   std::string address;
   int port = 0;
+  std::string key;                  ///< as in RendezvousOptions, or as rank 0 has chosen it
+  std::filesystem::path port_file;  ///< to be removed by rank 0 once all ranks have joined; empty: none
 };
 
-/// Throws UserError(peer) if the port is in use, the address cannot be resolved or reached, or rank 0 does not appear
-/// in time.
+/// If all ranks are on this machine, rank 0 listens on 127.0.0.1 only. Throws UserError: `peer` if the port is in use,
+/// the address cannot be resolved or reached, or rank 0 does not appear in time; `storage` if there is no folder for
+/// the port file.
 Rendezvous join_rendezvous(const RendezvousOptions& options);
 
 }  // namespace trainopt

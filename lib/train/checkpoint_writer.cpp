@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "base/blocked_signals.h"
 #include "checkpoint/draft.h"
+#include "checkpoint/hidden_names.h"
 #include "checkpoint/store.h"
 #include "device/device.h"
 #include "device/pinned.h"
@@ -99,8 +100,10 @@ void CheckpointWriter::write(const Snapshot& snapshot) {
 }
 
 void CheckpointWriter::write_rank_part(const Snapshot& snapshot) {
-  const auto folder = options_.get(fmt::format("checkpoint/{}", written_));
-  const StoredFile file = write_part(folder, rank_file(options_.position.rank),
+  const std::string name = options_.get(fmt::format("checkpoint/{}", written_));
+  if (!is_hidden_name(name) || name.find('/') != name.npos)
+    throw UserError(fmt::format("rank 0 names no draft of a checkpoint: {}", name), ExitCode::peer);
+  const StoredFile file = write_part(options_.root / name, rank_file(options_.position.rank),
                                      tensor_entries(snapshot.tensors).entries, {{"format", "pt"}});
   options_.put(fmt::format("checkpoint/{}/{}", written_, options_.position.rank),
                json_text(Json{file.bytes, file.xxh3, snapshot.lists}));
@@ -113,13 +116,14 @@ void CheckpointWriter::write_complete(const Snapshot& snapshot) {
   const TensorEntries tensors = tensor_entries(snapshot.tensors);
   for (const auto& entry : tensors.entries) bytes += static_cast<int64_t>(entry.bytes + entry.name.size()) + 128;
   CheckpointDraft draft(options_.root, snapshot.step, bytes);
-  if (options_.position.ranks > 1) options_.put(fmt::format("checkpoint/{}", written_), draft.folder().string());
+  if (options_.position.ranks > 1)
+    options_.put(fmt::format("checkpoint/{}", written_), draft.folder().filename().string());
   draft.add_tensors(rank_file(0), tensors.entries, {{"format", "pt"}});
   draft.add(kRecipeFile, options_.recipe);
   options_.before_commit();
   for (int64_t rank = 1; rank < options_.position.ranks; ++rank) {
     const Json part = parse_json(options_.get(fmt::format("checkpoint/{}/{}", written_, rank)));
-    draft.list(rank_file(rank), {part.at(0).get<int64_t>(), part.at(1).get<uint64_t>()});
+    draft.add_written(rank_file(rank), {part.at(0).get<int64_t>(), part.at(1).get<uint64_t>()});
     add_lists(state, part.at(2));
   }
   draft.add(kStateFile, state_text(state));

@@ -160,3 +160,12 @@ TEST_CASE("a fault of this rank's own GPU is not taken for a lost rank") {
   CHECK_THROWS_WITH(collective("ncclUnhandledCudaError: Cuda failure 700 'an illegal memory access was encountered'"),
                     ContainsSubstring("Cuda failure 700"));
 }
+
+TEST_CASE("a failure reported with code 0 is a failure") {
+  const auto ends = ends_of(2, same, [](int64_t rank, Job& job) {
+    if (rank == 1) return void(job.report_failure(ExitCode::done, "says that all is well"));
+    job.explain(LostRank("test"));
+  });
+  CHECK(ends[0].code == ExitCode::peer);
+  CHECK_THAT(ends[0].message, ContainsSubstring("says that all is well"));
+}
