@@ -5,6 +5,7 @@
 #include "app/signals.h"
 #include "base/counted.h"
 #include "base/files.h"
+#include "base/print.h"
 #include "compare/comparison_words.h"
 #include "compare/table.h"
 #include "recipe/changed_recipe.h"
@@ -137,7 +138,7 @@ int ablate_until(const Recipe& recipe, int64_t seeds, double level, double min_e
   if (output.json)
     print_json(parts_json(parts, level));
   else
-    std::fputs(parts_text(parts, level).c_str(), stdout);
+    print_text(parts_text(parts, level));
   if (!console.quiet) log_info("results are in {}", folder.string());
   return code;
 }

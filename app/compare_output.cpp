@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "app/report_page.h"
 #include "app/signals.h"
+#include "base/print.h"
 
 #include <cstdio>
 
@@ -20,7 +21,7 @@ Observer observer_of(const OutputOptions& console, Explain explain) {
 int end_comparison(const std::filesystem::path& folder, const CompareOutput& output, const std::string& failure,
                    ExitCode failure_code, int code) {
   if (!output.json && !output.markdown)
-    std::printf("\nresults are in %s; trainopt compare --show reads them on any machine\n", folder.c_str());
+    print_out("\nresults are in {}; trainopt compare --show reads them on any machine\n", folder.string());
   std::fflush(stdout);  // a launcher may end this process soon after another rank has failed
   write_own_report(folder);
   if (!failure.empty()) throw UserError(failure, failure_code);

@@ -4,6 +4,7 @@
 #include "app/run_directory.h"
 #include "app/signals.h"
 #include "base/files.h"
+#include "base/print.h"
 
 #include <cstdio>
 
@@ -71,7 +72,7 @@ int compare_until(const UntilArguments& arguments, const CompareOutput& output, 
   if (output.json)
     print_json(to_json(result));
   else
-    std::fputs(until_text(result).c_str(), stdout);
+    print_text(until_text(result));
   if (!console.quiet) log_info("results are in {}", folder.string());
   return code;
 }
@@ -79,7 +80,7 @@ int compare_until(const UntilArguments& arguments, const CompareOutput& output, 
 int show_until(const fs::path& folder, const CompareOutput& output) {
   output.gate.refuse(kOwnVerdict);
   const fs::path file = folder / (output.json ? "result.json" : "report.txt");
-  std::fputs(read_file(file, ExitCode::data).c_str(), stdout);
+  print_text(read_file(file, ExitCode::data));
   return 0;
 }
 

@@ -1,5 +1,6 @@
 #include "app/explain.h"
 
+#include "base/out_of_threads.h"
 #include "device/gpu_error.h"
 #include "device/memory.h"
 
@@ -28,6 +29,7 @@ Explained explain(const std::exception& error) {
     const GpuLost lost(*fault, "");
     return {lost.what(), lost.code()};
   }
+  if (is_out_of_threads(error)) return {out_of_threads_text(), ExitCode::memory};
   const bool memory = is_out_of_memory(error);
   if (const auto* torch = dynamic_cast<const c10::Error*>(&error)) {
     const std::string message = torch->what_without_backtrace();  // what() includes a C++ stack

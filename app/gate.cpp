@@ -2,6 +2,7 @@
 
 #include "app/arguments.h"
 #include "base/error.h"
+#include "base/print.h"
 #include "compare/table.h"
 
 #include <CLI/CLI.hpp>
@@ -18,10 +19,10 @@ int GateResult::print(Json json, const std::string& markdown, const std::string&
     if (decision_) json["gate"] = to_json(rule_, *decision_);
     print_json(json);
   } else {
-    std::fputs((form == ResultForm::markdown ? markdown : text).c_str(), stdout);
-    if (decision_ && form == ResultForm::markdown) std::printf("\n**%s**\n", line.c_str());
+    print_colored(form == ResultForm::markdown ? markdown : text);
+    if (decision_ && form == ResultForm::markdown) print_colored(fmt::format("\n**{}**\n", line));
     if (decision_ && form == ResultForm::text)
-      std::printf("%s\n", (color ? colored(line, failed ? kRed : kGreen) : line).c_str());
+      print_colored(fmt::format("{}\n", (color ? colored(line, failed ? kRed : kGreen) : line)));
   }
   return static_cast<int>(failed ? ExitCode::gate : ExitCode::done);
 }

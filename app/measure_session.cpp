@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "app/run_plan.h"
 #include "app/signals.h"
+#include "base/print.h"
 #include "compare/ranked_arms.h"
 #include "device/device.h"
 #include "device/device_allocator.h"
@@ -130,7 +131,7 @@ int run_measurement(const Launch& launch, const MeasureJob& job, const Environme
     if (of_rank)
       report_end(end, *member);
     else  // of the measurement, which rank 0 conducts
-      std::fprintf(stderr, "trainopt: %s\n", end.message.c_str());
+      print_error(end.message);
     member->exit_without_other_ranks(static_cast<int>(end.code));
   }
 }

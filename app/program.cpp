@@ -4,8 +4,10 @@
 #include "app/commands.h"
 #include "app/explain.h"
 #include "app/signals.h"
+#include "app/stack_limit.h"
 #include "app/version.h"
 #include "base/log.h"
+#include "base/print.h"
 #include "comm/launch_environment.h"
 #include "device/cuda_library.h"
 #include "device/heap.h"
@@ -28,7 +30,7 @@ struct Entry {
 
 int fail(const std::string& message, ExitCode code) {
   flush_log();
-  std::fprintf(stderr, "trainopt: %s\n", message.c_str());
+  print_error(message);
   return static_cast<int>(code);
 }
 
@@ -121,6 +123,7 @@ int run(int argc, char** argv, const Environment& environment) {
   if (environment.contains("NO_COLOR")) output.no_color = true;
   start_logging(output.log_level, !output.no_color);
   if (output.log_level != "debug" && output.log_level != "trace") silence_library_warnings();
+  require_stack();
   keep_freed_heap(environment);
   require_x86_64_v3();
   require_libtorch(libtorch_version());

@@ -4,6 +4,7 @@
 #include "app/explain.h"
 #include "app/version.h"
 #include "base/files.h"
+#include "base/held_folder.h"
 #include "checkpoint/run_lock.h"
 #include "recipe/recipe_io.h"
 #include "report/compose.h"
@@ -67,8 +68,9 @@ bool any_is_running(const std::vector<std::filesystem::path>& folders) {
   return false;
 }
 
-void write_own_report(const std::filesystem::path& folder) {
+void write_own_report(const std::filesystem::path& name) {
   try {
+    const auto folder = path_for_others(name);
     write_report({folder}, folder / "report.html");
   } catch (const std::exception& error) {  // named recovery: the result itself is complete
     log_warning("report.html was not written: {}", explain(error).message);

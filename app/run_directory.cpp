@@ -51,10 +51,23 @@ std::string resume_of(const Recipe& recipe, bool restarted) {
 
 }  // namespace
 
-bool is_inside(const fs::path& path, const fs::path& folder) {
+bool is_checkpoint_of(const fs::path& run_dir, const fs::path& checkpoint) {
+  // Folders are compared, not their names: `checkpoints` may be a link to another disk or be mounted twice.
   std::error_code error;
-  const fs::path full_path = fs::weakly_canonical(path, error), parent = fs::weakly_canonical(folder, error);
-  return std::mismatch(parent.begin(), parent.end(), full_path.begin(), full_path.end()).first == parent.end();
+  const auto same = [&](const fs::path& left, const fs::path& right) { return fs::equivalent(left, right, error); };
+  for (fs::path folder = fs::canonical(checkpoint, error); folder.has_relative_path();) {
+    folder = folder.parent_path();
+    if (same(folder, run_dir) || same(folder, checkpoints_in(run_dir))) return true;
+  }
+  return false;
+}
+
+void require_unused(const fs::path& folder) {
+  if (!is_unused(folder))
+    throw UserError(
+        fmt::format("the run directory exists and is not empty; choose another or remove it; trainopt run also "
+                    "resumes in it, with checkpoint.resume=auto: {}",
+                    folder.string()));
 }
 
 RunFolder choose_run_directory(const Recipe& recipe, bool restarted) {
@@ -67,8 +80,8 @@ RunFolder choose_run_directory(const Recipe& recipe, bool restarted) {
   if (folder.from && !fs::exists(*folder.from, error))
     throw UserError(fmt::format("checkpoint.resume: no such checkpoint: {}", folder.from->string()),
                     ExitCode::checkpoint);
-  const bool in_place =
-      restarted || (folder.from ? recipe.run_dir && is_inside(*folder.from, *recipe.run_dir) : folder.resumes);
+  const bool from_own = folder.from && recipe.run_dir && is_checkpoint_of(*recipe.run_dir, *folder.from);
+  const bool in_place = restarted || from_own || (folder.resumes && !folder.from);
   if (!in_place || is_unused(*recipe.run_dir)) {
     folder.path = make_run_directory(recipe);
     return folder;
@@ -79,20 +92,16 @@ RunFolder choose_run_directory(const Recipe& recipe, bool restarted) {
         fmt::format("checkpoint.resume: {}: run_dir is not a run directory, because it has no recipe.yaml: {}", resume,
                     folder.path.string()));
   folder.continues = true;
+  folder.own = !folder.from || from_own;
   return folder;
 }
 
 fs::path make_run_directory(const Recipe& recipe) {
   std::error_code error;
   if (recipe.run_dir) {
-    const fs::path exact = *recipe.run_dir;
-    if (!is_unused(exact))
-      throw UserError(
-          fmt::format("the run directory exists and is not empty; choose another or remove it; trainopt run also "
-                      "resumes in it, with checkpoint.resume=auto: {}",
-                      exact.string()));
-    create_folders(exact);
-    return exact;
+    require_unused(*recipe.run_dir);
+    create_folders(*recipe.run_dir);
+    return *recipe.run_dir;
   }
   create_folders(recipe.output_dir);
   const std::string base = fmt::format("{}-{}", recipe.name, local_time());

@@ -12,11 +12,13 @@ namespace trainopt {
 struct RunFolder {
   std::filesystem::path path;
   bool continues = false;                     ///< an earlier run, or this one before a restart, has written to it
+  bool own = false;                           ///< what it resumes from is one of its own checkpoints
   bool resumes = false;                       ///< from `from` or, if null, from the newest checkpoint, if there is one
   std::optional<std::filesystem::path> from;  ///< the checkpoint that checkpoint.resume names
 };
 
-bool is_inside(const std::filesystem::path& path, const std::filesystem::path& folder);
+/// Whether the checkpoint is one of this run directory, whatever names and links lead to either.
+bool is_checkpoint_of(const std::filesystem::path& run_dir, const std::filesystem::path& checkpoint);
 
 inline std::filesystem::path checkpoints_in(const std::filesystem::path& run_dir) { return run_dir / "checkpoints"; }
 
@@ -24,6 +26,9 @@ inline std::filesystem::path checkpoints_in(const std::filesystem::path& run_dir
 /// checkpoint of another run directory creates a new one. `restarted`: the launcher has started the ranks again, so the
 /// run goes on where its earlier attempts were. Throws UserError.
 RunFolder choose_run_directory(const Recipe& recipe, bool restarted);
+
+/// Throws UserError if the folder, which was to be a new run's, has been written to.
+void require_unused(const std::filesystem::path& folder);
 
 /// Creates `<output_dir>/<name>-<date>-<time>` (with -2 … if taken), or run_dir as given, which must be empty or not
 /// exist. Throws UserError: recipe if run_dir is not empty, storage if it cannot be created.

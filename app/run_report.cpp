@@ -8,6 +8,7 @@
 #include "base/counted.h"
 #include "base/file_calls.h"
 #include "base/files.h"
+#include "base/held_folder.h"
 #include "checkpoint/store.h"
 #include "data/loader_shares.h"
 #include "device/memory.h"
@@ -160,7 +161,7 @@ void RunReport::save(ArchiveWriter& archive) {
 
 void RunReport::sync_records(const std::filesystem::path& run_dir) {
   for (const char* name : {kMetricsJsonl, kMetricsCsv, kRanks, kEvaluations, kNonfinite})
-    if (std::filesystem::exists(run_dir / name)) File::open(run_dir / name, ExitCode::storage).sync();
+    if (kind_of(run_dir / name) != PathKind::absent) File::open(run_dir / name, ExitCode::storage).sync();
   for (const auto& file : event_files(run_dir)) File::open(file, ExitCode::storage).sync();
 }
 
@@ -287,7 +288,7 @@ void RunReport::print_end(const RunOutcome& outcome, const RunEnd& end) {
     console.line("\n" + hidden_waits_text(*waits, outcome.trace.step, plan_.device.is_cpu()));
   // main() prints the reason for a failure to standard error.
   const std::string how = end.status == "failed" ? fmt::format("after {}", counted(outcome.steps, "step")) : end.reason;
-  console.line(fmt::format("\n{} {}; the run directory is {}", end.status, how, run_dir_.string()));
+  console.line(fmt::format("\n{} {}; the run directory is {}", end.status, how, path_for_others(run_dir_).string()));
   records_->sinks.flush();
 }
 

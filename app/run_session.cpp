@@ -1,5 +1,6 @@
 #include "app/run_session.h"
 
+#include "app/folder_watch.h"
 #include "app/job_member.h"
 #include "app/measure_session.h"
 #include "app/run_plan.h"
@@ -10,6 +11,7 @@
 #include "base/counted.h"
 #include "base/files.h"
 #include "base/log.h"
+#include "base/print.h"
 #include "comm/nccl_environment.h"
 #include "compare/ablation_json.h"
 #include "compare/ablation_report.h"
@@ -35,7 +37,7 @@ namespace trainopt {
 namespace {
 
 void print_plan(const Plan& plan, const OutputOptions& output) {
-  if (!output.quiet) std::printf("%s\n", plan_text(plan).c_str());
+  if (!output.quiet) print_out("{}\n", plan_text(plan));
   std::fflush(stdout);
   if (!output.quiet) return;  // the plan's text reports them
   for (const auto& entry : plan.switches) {
@@ -49,20 +51,20 @@ int show_ceilings(const Recipe& recipe, int64_t ranks, ArmFactory& arms, const s
                   const MeasureOptions& measure, const OutputOptions& output) {
   CompareOptions options = measure.options();
   options.warmup_steps = recipe.bench.warmup_steps;
-  if (!output.quiet) std::printf("\nmeasuring ceilings for at most %s\n", measure.budget.c_str());
+  if (!output.quiet) print_out("\nmeasuring ceilings for at most {}\n", measure.budget);
   std::fflush(stdout);
   const auto ceilings =
       measure_ceilings(recipe, ranks, run_dir / "ceilings", options, measure.end(), arms, {.stop = &stop_signal()});
   write_file(run_dir / "ceilings.json",
              json_text(Json{{"schema_version", 1}, {"ceilings", ceilings_json(ceilings)}}, 2) + "\n");
-  std::fputs(ceilings_text(ceilings).c_str(), stdout);
+  print_text(ceilings_text(ceilings));
   return stop_signal() != 0 ? 128 + stop_signal() : 0;
 }
 
 /// After a GPU fault, destructors that free page-locked memory or wait for the GPU would end the process in their own
 /// way.
 [[noreturn]] void exit_without_destructors(const Explained& end) {
-  std::fprintf(stderr, "trainopt: %s\n", end.message.c_str());
+  print_error(end.message);
   flush_log();
   std::fflush(stdout);
   ::_exit(static_cast<int>(end.code));
@@ -108,7 +110,7 @@ class RunSession {
                                         .run_dir = run_dir(),
                                         .rank = member_.position().rank,
                                         .stop_signal = &stop_signal()});
-    if (member_.is_first()) return;
+    if (member_.is_first()) return void(folder_watch_.emplace(*claimed_->folder, run_dir()));
     log_to_file(run_dir() / fmt::format("run-rank{}.log", member_.position().rank));
     watchdog_->at("reading the checkpoint", 0);
     read_state(*claimed_);
@@ -116,8 +118,8 @@ class RunSession {
 
   int report_already_finished() const {
     if (member_.is_first())
-      std::printf("nothing is left to do: the run in %s finished after %s\n", run_dir().c_str(),
-                  counted(claimed_->state->integer("step"), "step").c_str());
+      print_out("nothing is left to do: the run in {} finished after {}\n", run_dir().string(),
+                counted(claimed_->state->integer("step"), "step"));
     return 0;
   }
 
@@ -136,6 +138,7 @@ class RunSession {
     report_.emplace(plan_, run_dir(), options_.output, [this](const char* stage, int64_t steps) {
       watchdog_->at(stage, steps);
       member_.at(stage, steps);
+      if (folder_watch_) folder_watch_->look();
     });
     record_memory();
   }
@@ -180,6 +183,7 @@ class RunSession {
 
   /// An existing run directory is not changed until the trainer has loaded the state.
   void train() {
+    now_there_is_something_to_save();
     const bool continues = start().folder.continues;
     auto& state = claimed_->state;
     if (!continues) open_run_directory();
@@ -236,13 +240,24 @@ class RunSession {
     }
   }
 
+  /// The same on every rank.
+  RunEnd run_end() {
+    RunEnd end = end_of_run(trainer_->outcome(), plan_, writer_->saved_step(), member_.restarts().done);
+    const Json corrected = member_.from_rank_0("run directory", [&] {
+      const auto other = folder_watch_->corrected(end);
+      return other ? Json{other->reason, other->exit_code} : Json();
+    });
+    if (!corrected.is_null()) end = {end.status, corrected.at(0), corrected.at(1)};
+    return end;
+  }
+
   int report() {
-    const RunEnd end = end_of_run(trainer_->outcome(), plan_, writer_->saved_step(), member_.restarts().done);
+    const RunEnd end = run_end();
     report_->finish(&*trainer_, bad_samples_, end, before_training_s_);
     watchdog_->finished();
     member_.finish_with_other_ranks();
     if (options_.then && member_.is_first() && end.status == "done") options_.then(run_dir());
-    if (!options_.ceilings || end.status != "done") return end.exit_code;
+    if (!options_.ceilings || end.status != "done" || end.exit_code != 0) return end.exit_code;
     trainer_.reset();
     memory_.reset();
     if (plan_.memory_snapshot && plan_.device.is_cuda()) end_gpu_memory_history();
@@ -261,8 +276,9 @@ class RunSession {
   Plan plan_;
   std::optional<ClaimedRun> claimed_;
   std::optional<Watchdog> watchdog_;
-  std::optional<RecordsSoFar> so_far_;    ///< set if the run continues in an existing run directory
-  std::vector<std::string> energy_gpus_;  ///< of all ranks, if all are on this machine; only on rank 0
+  std::optional<FolderWatch> folder_watch_;  ///< on rank 0 only
+  std::optional<RecordsSoFar> so_far_;       ///< set if the run continues in an existing run directory
+  std::vector<std::string> energy_gpus_;     ///< of all ranks, if all are on this machine; only on rank 0
   std::optional<CheckpointWriter> writer_;
   std::optional<RunReport> report_;
   std::optional<MemoryRecorder> memory_;  ///< outlives the trainer, whose tensors it follows

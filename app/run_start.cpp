@@ -18,6 +18,7 @@ namespace {
 Json to_json(const RunStart& start) {
   return {{"path", start.folder.path.string()},
           {"continues", start.folder.continues},
+          {"own", start.folder.own},
           {"checkpoint", start.checkpoint ? Json(start.checkpoint->string()) : Json()},
           {"already_finished", start.already_finished}};
 }
@@ -25,6 +26,7 @@ Json to_json(const RunStart& start) {
 RunStart start_from(const Json& json) {
   RunStart start{.folder = {.path = json.at("path").get<std::string>(),
                             .continues = json.at("continues").get<bool>(),
+                            .own = json.at("own").get<bool>(),
                             .resumes = false,
                             .from = std::nullopt},
                  .checkpoint = std::nullopt,
@@ -66,7 +68,7 @@ bool has_reached_target(const ArchiveReader& state, const Plan& plan) {
 /// Whether the run in this directory finished and the recipe asks for no further steps.
 bool already_finished(const std::filesystem::path& run_dir, const ArchiveReader& state, const Plan& plan) {
   const bool all_steps = plan.steps && state.integer("step") >= *plan.steps;
-  if ((!all_steps && !has_reached_target(state, plan)) || !std::filesystem::exists(run_dir / "summary.json"))
+  if ((!all_steps && !has_reached_target(state, plan)) || kind_of(run_dir / "summary.json") == PathKind::absent)
     return false;
   const Json summary = parse_json(read_file(run_dir / "summary.json", ExitCode::storage), /*allow_exceptions=*/false);
   return summary.is_object() && summary.value("status", "") == "done" &&
@@ -86,7 +88,9 @@ void claim_run_directory(const Recipe& recipe, const Restarts& restarts, Plan& p
   require_run_dir(recipe, restarts);
   RunStart& start = claimed.start;
   start.folder = choose_run_directory(recipe, restarts.done > 0);
+  claimed.folder = std::make_unique<HeldFolder>(start.folder.path);
   claimed.lock.emplace(start.folder.path);
+  if (!start.folder.continues) require_unused(start.folder.path);  // again: another start may have been faster
   log_to_file(start.folder.path / "run.log");
   if (start.folder.continues) remove_drafts(start.checkpoints());
   claimed.state = find_state(start);
@@ -108,6 +112,7 @@ ClaimedRun claim_run(const Recipe& recipe, Plan& plan, JobMember& member) {
     claim_run_directory(recipe, member.restarts(), plan, claimed);
     return to_json(claimed.start);
   }));
+  if (!claimed.folder) claimed.folder = std::make_unique<HeldFolder>(claimed.start.folder.path);
   return claimed;
 }
 

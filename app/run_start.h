@@ -3,11 +3,13 @@
 
 #include "app/job_member.h"
 #include "app/run_directory.h"
+#include "base/held_folder.h"
 #include "checkpoint/run_lock.h"
 #include "train/archive.h"
 #include "train/plan.h"
 
 #include <filesystem>
+#include <memory>
 #include <optional>
 
 namespace trainopt {
@@ -22,17 +24,18 @@ struct RunStart {
 };
 
 struct ClaimedRun {
-  std::optional<RunLock> lock;  ///< on rank 0 only
+  std::unique_ptr<HeldFolder> folder;  ///< the run directory, also once its name leads elsewhere
+  std::optional<RunLock> lock;         ///< on rank 0 only
   RunStart start;
   std::optional<ArchiveReader> state;  ///< of the checkpoint; until read_state(), only on rank 0
 
   /// Whether the state is one of this run directory.
-  bool is_own() const { return state && is_inside(state->where(), start.folder.path); }
+  bool is_own() const { return state && start.folder.own; }
 };
 
 /// Rank 0 chooses and locks the run directory, starts its log there, and reads the state to resume from, which it
 /// compares with the recipe; it notes in the plan what it found. After a restart it also says where the run goes on.
-/// The other ranks receive the result. Throws UserError.
+/// The other ranks receive the result, and all hold the directory. Throws UserError.
 ClaimedRun claim_run(const Recipe& recipe, Plan& plan, JobMember& member);
 
 /// On the other ranks: reads the state that rank 0 has chosen. Throws UserError(checkpoint).

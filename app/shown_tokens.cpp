@@ -2,6 +2,7 @@
 
 #include "base/counted.h"
 #include "base/files.h"
+#include "base/print.h"
 #include "data/cifar10_file.h"
 #include "data/text/document_ends.h"
 #include "data/text/token_file.h"
@@ -71,11 +72,10 @@ void print_tokens(const Json& shown) {
     const auto text = [](int64_t number, const char* noun) { return counted(number, noun); };
     const std::string documents =
         file["documents"].is_null() ? "" : fmt::format(", {}", text(file["documents"], "document"));
-    std::printf("%s: %s of %ld bits, the largest %s%s\n", file["name"].get<std::string>().c_str(),
-                text(file["tokens"], "token").c_str(), file["bits"].get<long>(), with_commas(file["largest"]).c_str(),
-                documents.c_str());
+    print_out("{}: {} of {} bits, the largest {}{}\n", file["name"].get<std::string>(), text(file["tokens"], "token"),
+              file["bits"].get<long>(), with_commas(file["largest"]), documents);
     if (!file["first"].empty())
-      std::printf("  %s ...\n", fmt::format("{}", fmt::join(file["first"].get<std::vector<int64_t>>(), " ")).c_str());
+      print_out("  {} ...\n", fmt::format("{}", fmt::join(file["first"].get<std::vector<int64_t>>(), " ")));
   }
 }
 

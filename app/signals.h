@@ -1,5 +1,5 @@
-// SIGINT, SIGTERM and SIGUSR1 ask for a stop after the current step; a second SIGINT or SIGTERM ends the process at
-// once. SIGUSR2 asks for a checkpoint.
+// SIGINT, SIGTERM, SIGHUP and SIGUSR1 ask for a stop after the current step; a second SIGINT or SIGTERM ends the
+// process at once. A SIGHUP that is ignored (nohup) stays ignored. SIGUSR2 asks for a checkpoint.
 #pragma once
 
 #include <atomic>
@@ -8,9 +8,16 @@ namespace trainopt {
 
 /// 0 until a signal asks for a stop, then its number.
 const std::atomic<int>& stop_signal();
+/// As if this signal had come, unless one has.
+void request_stop(int signal);
 /// Set by SIGUSR2; cleared by whoever saves the checkpoint.
 std::atomic<bool>& save_request();
+/// From here on. SIGUSR1 and SIGUSR2, which a launcher has held back until now, arrive.
 void handle_signals();
+/// The same, but while there is nothing to save, the first signal that asks for a stop ends the process at once.
+void handle_signals_at_start();
+/// Ends that time.
+void now_there_is_something_to_save();
 /// Opens /dev/null for standard streams that the caller closed. Call first: otherwise the next file opened would get
 /// such a descriptor and receive the console output.
 void reserve_standard_streams();

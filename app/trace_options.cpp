@@ -1,5 +1,8 @@
 #include "app/trace_options.h"
 
+#include "base/error.h"
+#include "base/units.h"
+
 #include <CLI/CLI.hpp>
 
 #include <functional>
@@ -31,6 +34,13 @@ CLI::Option* add_choice(CLI::App& command, const char* option, const std::map<st
       ->type_name("WORD");
 }
 
+int64_t bytes_from(const std::string& text) {
+  const auto bytes = parse_bytes(text);
+  if (!bytes || bytes->count <= 0)
+    throw UserError(fmt::format("--max-json must be a size such as 4GiB: {}", text), ExitCode::recipe);
+  return bytes->count;
+}
+
 }  // namespace
 
 void TraceOptions::add_to(CLI::App& command) {
@@ -51,6 +61,12 @@ void TraceOptions::add_to(CLI::App& command) {
           "--step", [this](int64_t step) { analysis.step = step; }, "Only this step")
       ->check(CLI::Range(int64_t{0}, int64_t{1'000'000'000'000'000}))
       ->type_name("N");
+  command
+      .add_option_function<std::string>(
+          "--max-json", [this](const std::string& text) { analysis.most_bytes = bytes_from(text); },
+          "Most JSON to read from a trace, unpacked")
+      ->default_str("4GiB")
+      ->type_name("SIZE");
 }
 
 }  // namespace trainopt

@@ -11,6 +11,7 @@
 #include "app/until_options.h"
 #include "app/version.h"
 #include "base/files.h"
+#include "base/print.h"
 #include "compare/ablation_json.h"
 #include "compare/ablation_report.h"
 #include "compare/bundle.h"
@@ -53,9 +54,8 @@ int ablate_recipe(Recipe recipe, AblationRequest request, const AblateArguments&
   if (arguments.json) {
     print_json(to_json(result));
   } else {
-    std::fputs((arguments.markdown ? ablation_markdown(result) : ablation_text(result, colored_output(output))).c_str(),
-               stdout);
-    if (!arguments.markdown) std::printf("\nresults are in %s\n", request.folder.c_str());
+    print_colored(arguments.markdown ? ablation_markdown(result) : ablation_text(result, colored_output(output)));
+    if (!arguments.markdown) print_out("\nresults are in {}\n", request.folder.string());
   }
   std::fflush(stdout);                    // a launcher may end this process soon after another rank has failed
   write_results(request.folder, result);  // last, because the disk may be full

@@ -1,5 +1,6 @@
 // trainopt check RECIPE...: validates recipes.
 #include "app/commands.h"
+#include "base/print.h"
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
@@ -15,8 +16,8 @@ Command add_check(CLI::App& app) {
     const auto loaded = recipes->load(*command);
     require_weights_file(loaded.recipe);
     if (!context.output.quiet) {
-      for (const auto& note : loaded.notes) std::printf("note: %s\n", note.c_str());
-      std::printf("ok\n");
+      for (const auto& note : loaded.notes) print_out("note: {}\n", note);
+      print_text("ok\n");
     }
     return 0;
   };

@@ -1,6 +1,7 @@
 // trainopt checkpoint verify|show|diff: inspects checkpoints and weight files.
 #include "app/commands.h"
 #include "base/counted.h"
+#include "base/print.h"
 #include "base/units.h"
 #include "device/tensor.h"
 #include "train/checkpoint_reader.h"
@@ -38,12 +39,12 @@ int verify(const std::vector<std::string>& paths) {
     for (const auto& folder : checkpoints_of(path)) {
       try {
         const Manifest manifest = verify_checkpoint(folder);
-        std::printf("%s: valid; step %lld, %s, %s\n", folder.c_str(), static_cast<long long>(manifest.step),
-                    counted(static_cast<int64_t>(manifest.files.size()), "file").c_str(),
-                    human_bytes(static_cast<double>(bytes_of(manifest))).c_str());
+        print_out("{}: valid; step {}, {}, {}\n", folder.string(), manifest.step,
+                  counted(static_cast<int64_t>(manifest.files.size()), "file"),
+                  human_bytes(static_cast<double>(bytes_of(manifest))));
       } catch (const UserError& error) {  // named recovery: the others are checked too
-        std::printf("%s: invalid\n", folder.c_str());
-        std::fprintf(stderr, "trainopt: %s\n", error.what());
+        print_out("{}: invalid\n", folder.string());
+        print_error(error.what());
         all_valid = false;
       }
     }
@@ -186,7 +187,7 @@ Command add_checkpoint_show(CLI::App& checkpoint) {
     if (*as_json)
       print_json(json);
     else
-      std::fputs(description_text(json).c_str(), stdout);
+      print_text(description_text(json));
     return 0;
   };
 }
@@ -206,7 +207,7 @@ Command add_checkpoint_diff(CLI::App& checkpoint) {
     if (*as_json)
       print_json(json);
     else
-      std::fputs(difference_text(json).c_str(), stdout);
+      print_text(difference_text(json));
     return 0;
   };
 }

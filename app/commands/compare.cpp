@@ -13,6 +13,7 @@
 #include "app/until_options.h"
 #include "app/version.h"
 #include "base/files.h"
+#include "base/print.h"
 #include "compare/bundle.h"
 #include "compare/compare_arms.h"
 #include "compare/comparison_json.h"
@@ -92,7 +93,7 @@ int show(const fs::path& folder, const CompareArguments& arguments, bool color) 
   if (!is_ablation(folder)) return print(read_bundle(folder), arguments, color);
   arguments.gate.refuse("an ablation has many; name a folder of trainopt compare");
   const fs::path file = folder / (arguments.json ? "result.json" : "report.md");
-  std::fputs(read_file(file, ExitCode::data).c_str(), stdout);
+  print_text(read_file(file, ExitCode::data));
   return 0;
 }
 
@@ -112,7 +113,7 @@ int compare_finished(const CLI::App& command, const std::vector<fs::path>& files
   if (arguments.json)
     print_json(to_json(result));
   else
-    std::fputs(runs_text(result).c_str(), stdout);
+    print_text(runs_text(result));
   return 0;
 }
 

@@ -2,6 +2,7 @@
 #include "base/log.h"
 #include "app/commands.h"
 #include "base/counted.h"
+#include "base/print.h"
 #include "data/loader_bench.h"
 #include "device/process.h"
 #include "recipe/make_plan.h"
@@ -78,12 +79,12 @@ Command add_data_bench(CLI::App& data) {
       print_json(bench_json(result));
     } else {
       const std::string tokens = result.tokens > 0 ? fmt::format(", {:.0f} tokens/s", result.tokens_per_s) : "";
-      std::printf("%.0f samples/s%s over %.1f s (%s)\n", result.samples_per_s, tokens.c_str(), result.seconds,
-                  counted(result.batches, "batch", "es").c_str());
+      print_out("{:.0f} samples/s{} over {:.1f} s ({})\n", result.samples_per_s, tokens, result.seconds,
+                counted(result.batches, "batch", "es"));
       if (result.shares)
-        std::printf("%s; %ld buffers of %s\n", shares_text(*result.shares).c_str(), result.slots,
-                    human_bytes(static_cast<double>(result.slot_bytes)).c_str());
-      std::printf("%s\n", result.verdict.c_str());
+        print_out("{}; {} buffers of {}\n", shares_text(*result.shares), result.slots,
+                  human_bytes(static_cast<double>(result.slot_bytes)));
+      print_out("{}\n", result.verdict);
     }
     return 0;
   };

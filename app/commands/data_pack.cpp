@@ -1,6 +1,7 @@
 // trainopt data pack: writes a data set's images to packed, tar or Parquet files.
 #include "app/commands.h"
 #include "base/counted.h"
+#include "base/print.h"
 #include "base/units.h"
 #include "data/pack.h"
 #include "data/shards.h"
@@ -101,10 +102,9 @@ Command add_data_pack(CLI::App& data) {
       return 0;
     }
     const std::string found = done.shards_found > 0 ? fmt::format(" ({} there already)", done.shards_found) : "";
-    std::printf("%s of %s, %s: %s in %s%s; what was written was read back: %s\n", counted(done.images, "image").c_str(),
-                counted(packed->num_classes(), "class", "es").c_str(), kind_text(size, *options).c_str(),
-                human_bytes(static_cast<double>(done.bytes)).c_str(), counted(options->shards, "file").c_str(),
-                found.c_str(), out->c_str());
+    print_out("{} of {}, {}: {} in {}{}; what was written was read back: {}\n", counted(done.images, "image"),
+              counted(packed->num_classes(), "class", "es"), kind_text(size, *options),
+              human_bytes(static_cast<double>(done.bytes)), counted(options->shards, "file"), found, out->c_str());
     return 0;
   };
 }

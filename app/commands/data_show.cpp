@@ -3,6 +3,7 @@
 #include "app/shown_tokens.h"
 #include "base/counted.h"
 #include "base/files.h"
+#include "base/print.h"
 #include "base/units.h"
 #include "data/dataset.h"
 #include "data/image/png.h"
@@ -111,31 +112,28 @@ Json to_json(const ImageDataset& images, const std::vector<Row>& rows) {
 void print_classes(const ImageDataset& images) {
   const auto [counts, unlabelled] = count_classes(images);
   const int64_t most = std::max<int64_t>(1, *std::max_element(counts.begin(), counts.end()));
-  if (unlabelled > 0)
-    std::printf("\n%s without a label (missing, negative or too large)\n", counted(unlabelled, "row").c_str());
-  std::printf("\nimages of each class\n");
+  if (unlabelled > 0) print_out("\n{} without a label (missing, negative or too large)\n", counted(unlabelled, "row"));
+  print_text("\nimages of each class\n");
   for (size_t label = 0; label < std::min(counts.size(), kShownClasses); ++label) {
     std::string bar;
     for (int64_t i = 0; i < counts[label] * static_cast<int64_t>(kBar) / most; ++i) bar += "█";
-    std::printf("  %-20s %10s %s\n", class_name(images, static_cast<int64_t>(label)).c_str(),
-                with_commas(counts[label]).c_str(), bar.c_str());
+    print_out("  {:<20} {:>10} {}\n", class_name(images, static_cast<int64_t>(label)), with_commas(counts[label]), bar);
   }
   if (counts.size() > kShownClasses)
-    std::printf("  and %zu more; the smallest class has %s\n", counts.size() - kShownClasses,
-                counted(*std::min_element(counts.begin(), counts.end()), "image").c_str());
+    print_out("  and {} more; the smallest class has {}\n", counts.size() - kShownClasses,
+              counted(*std::min_element(counts.begin(), counts.end()), "image"));
 }
 
 void print(const ImageDataset& images, const std::vector<Row>& rows) {
   const auto size = images.uniform_size();
-  std::printf(
-      "%s: %s of %s, %s\n", images.identity().kind.c_str(), counted(images.size(), "image").c_str(),
-      counted(images.num_classes(), "class", "es").c_str(),
-      size ? fmt::format("{}x{} pixels (height x width)", size->height, size->width).c_str() : "JPEG and PNG files");
-  if (!rows.empty()) std::printf("\nfirst images\n");
+  print_out("{}: {} of {}, {}\n", images.identity().kind, counted(images.size(), "image"),
+            counted(images.num_classes(), "class", "es"),
+            size ? fmt::format("{}x{} pixels (height x width)", size->height, size->width) : "JPEG and PNG files");
+  if (!rows.empty()) print_text("\nfirst images\n");
   for (const Row& row : rows)
-    std::printf("  %s: %s, %s\n", row.name.c_str(),
-                row.label ? fmt::format("class {}", class_name(images, *row.label)).c_str() : "no label",
-                row.size ? fmt::format("{}x{}", row.size->height, row.size->width).c_str() : row.reason.c_str());
+    print_out("  {}: {}, {}\n", row.name,
+              row.label ? fmt::format("class {}", class_name(images, *row.label)) : "no label",
+              row.size ? fmt::format("{}x{}", row.size->height, row.size->width) : row.reason);
   print_classes(images);
 }
 
@@ -159,8 +157,8 @@ void print_parquet(const Json& shown) {
     std::vector<std::string> columns;
     for (const Json& column : file["columns"])
       columns.push_back(fmt::format("{} ({})", column["name"].get<std::string>(), column["type"].get<std::string>()));
-    std::printf("%s: %s in %s; %s\n", file["name"].get<std::string>().c_str(), counted(file["rows"], "row").c_str(),
-                counted(file["row_groups"], "row group").c_str(), fmt::format("{}", fmt::join(columns, ", ")).c_str());
+    print_out("{}: {} in {}; {}\n", file["name"].get<std::string>(), counted(file["rows"], "row"),
+              counted(file["row_groups"], "row group"), fmt::format("{}", fmt::join(columns, ", ")));
   }
 }
 

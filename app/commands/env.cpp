@@ -1,6 +1,7 @@
 // trainopt env: describes this machine.
 #include "app/commands.h"
 #include "app/version.h"
+#include "base/print.h"
 #include "metrics/environment.h"
 
 #include <CLI/CLI.hpp>
@@ -13,13 +14,13 @@ void print_lines(const Json& json, const std::string& indent) {
   for (const auto& [key, value] : json.items()) {
     const std::string name = json.is_array() ? "-" : key;
     if (value.is_structured() && !value.empty()) {
-      std::printf("%s%s\n", indent.c_str(), name.c_str());
+      print_out("{}{}\n", indent, name);
       print_lines(value, indent + "  ");
     } else {
       const std::string text = value.is_string()       ? value.get<std::string>()
                                : value.is_structured() ? "none"
                                                        : json_text(value);
-      std::printf("%s%-20s %s\n", indent.c_str(), name.c_str(), text.c_str());
+      print_out("{}{:<20} {}\n", indent, name, text);
     }
   }
 }

@@ -5,6 +5,7 @@
 #include "app/signals.h"
 #include "base/counted.h"
 #include "base/files.h"
+#include "base/print.h"
 #include "base/units.h"
 #include "recipe/changed_recipe.h"
 #include "recipe/make_plan.h"
@@ -234,15 +235,13 @@ std::string line_of(const SizeRun& run) {
 
 void print(const BatchFinder& finder, const fs::path& folder) {
   if (const auto largest = finder.largest())
-    std::printf("largest that fits  %s, verified in a longer run\n", counted(*largest, "sample").c_str());
+    print_out("largest that fits  {}, verified in a longer run\n", counted(*largest, "sample"));
   else
-    std::printf("largest that fits  not known: %s before it was verified\n",
-                stop_signal() != 0 ? "the search was stopped" : "the time was up");
+    print_out("largest that fits  not known: {} before it was verified\n",
+              stop_signal() != 0 ? "the search was stopped" : "the time was up");
   if (const auto enough = finder.enough())
-    std::printf("throughput         no larger batch is faster than %s, beyond the noise\n",
-                counted(*enough, "sample").c_str());
-  std::printf("A larger batch changes the training unless the learning rate follows; %s has the runs\n",
-              folder.c_str());
+    print_out("throughput         no larger batch is faster than {}, beyond the noise\n", counted(*enough, "sample"));
+  print_out("A larger batch changes the training unless the learning rate follows; {} has the runs\n", folder.string());
 }
 
 struct FindArguments {
@@ -285,7 +284,7 @@ Command add_find_batch(CLI::App& find) {
     BatchFinder finder(recipe, machine, folder, budget_s);
     finder.run([&](const SizeRun& run) {
       if (context.output.quiet || arguments->json) return;
-      std::printf("%s\n", line_of(run).c_str());
+      print_out("{}\n", line_of(run));
       std::fflush(stdout);
     });
     write_file(folder / "result.json", json_text(to_json(finder), 2) + "\n");

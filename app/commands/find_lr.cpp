@@ -7,6 +7,7 @@
 #include "app/version.h"
 #include "base/bar_plot.h"
 #include "base/files.h"
+#include "base/print.h"
 #include "checkpoint/store.h"
 #include "compare/bundle.h"
 #include "recipe/make_plan.h"
@@ -160,19 +161,16 @@ void print_curve(const std::vector<RatePoint>& points, const RateRange& range) {
   for (size_t column = 0; column < width; ++column) columns.push_back(range.smoothed[column * shown / width]);
   const double lowest = *std::min_element(columns.begin(), columns.end()),
                highest = *std::max_element(columns.begin(), columns.end());
-  std::printf("smoothed loss\n%s",
-              bar_plot(columns, std::max(0.0, lowest - (highest - lowest) / 4), kPlotRows).c_str());
+  print_out("smoothed loss\n{}", bar_plot(columns, std::max(0.0, lowest - (highest - lowest) / 4), kPlotRows));
   const std::string first = fmt::format("lr {:.3g}", points.front().rate),
                     last = fmt::format("{:.3g}", points[shown - 1].rate);
-  std::printf("            %s%*s\n", first.c_str(), static_cast<int>(width - std::min(width, first.size())),
-              last.c_str());
+  print_out("            {}{:>{}}\n", first, last, width - std::min(width, first.size()));
 }
 
 void print(const std::vector<RatePoint>& points, const RateRange& range) {
   if (!range.smoothed.empty()) print_curve(points, range);
-  std::printf("suggestion  %s\n",
-              range.suggestion ? fmt::format("optimizer.lr={:.3g}", *range.suggestion).c_str() : "none");
-  std::printf("why         %s\n", range.reason.c_str());
+  print_out("suggestion  {}\n", range.suggestion ? fmt::format("optimizer.lr={:.3g}", *range.suggestion) : "none");
+  print_out("why         {}\n", range.reason);
 }
 
 /// Of the checkpoint from which the recipe resumes; 0: it starts from its initial weights. Makes the path absolute.
@@ -215,7 +213,7 @@ int find_lr(const FindLrArguments& arguments, Recipe recipe, const CommandContex
   Recipe applied = recipe;
   set_rate(applied, *range.suggestion);
   write_file(arguments.apply, recipe_yaml(applied));
-  if (!arguments.json) std::printf("written     %s\n", arguments.apply.c_str());
+  if (!arguments.json) print_out("written     {}\n", arguments.apply);
   return 0;
 }
 

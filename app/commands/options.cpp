@@ -1,5 +1,6 @@
 // trainopt options [section|key|words]: lists keys with their types, defaults, bounds and meanings.
 #include "app/commands.h"
+#include "base/print.h"
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
@@ -23,9 +24,9 @@ Command add_options(CLI::App& app) {
     if (*schema) {
       print_json(recipe_schema());
     } else if (*yaml) {
-      std::fputs(documented_recipe().c_str(), stdout);
+      print_text(documented_recipe());
     } else {
-      std::fputs(recipe_help(fmt::format("{}", fmt::join(*wanted, " "))).c_str(), stdout);
+      print_text(recipe_help(fmt::format("{}", fmt::join(*wanted, " "))));
     }
     return 0;
   };

@@ -1,5 +1,6 @@
 // trainopt plan RECIPE: prints what would happen here and why.
 #include "app/commands.h"
+#include "base/print.h"
 #include "recipe/make_plan.h"
 #include "recipe/memory_remedies.h"
 #include "recipe/plan_text.h"
@@ -35,7 +36,7 @@ Command add_plan(CLI::App& app) {
       if (*json)
         print_json(schedule_json(plan));
       else
-        std::fputs(schedule_picture(plan).c_str(), stdout);
+        print_text(schedule_picture(plan));
       return 0;
     }
     plan.memory = make_memory_forecast(loaded.recipe, plan);
@@ -45,7 +46,7 @@ Command add_plan(CLI::App& app) {
       all["recipe"] = recipe_json(loaded.recipe);
       print_json(all);
     } else {
-      std::fputs(plan_text(plan).c_str(), stdout);
+      print_text(plan_text(plan));
     }
     return 0;
   };

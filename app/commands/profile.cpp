@@ -10,6 +10,7 @@
 #include "base/counted.h"
 #include "base/files.h"
 #include "base/json.h"
+#include "base/print.h"
 #include "comm/launch_environment.h"
 #include "metrics/summary.h"
 #include "recipe/make_plan.h"
@@ -135,9 +136,9 @@ void show(const std::vector<std::filesystem::path>& traces, const std::filesyste
   write_file(run_dir / "operations.csv", trace::operations_csv(analysis));
   write_own_report(run_dir);
   if (as_json) return print_json(json_of(options.view));
-  std::printf("%s%s%s\nwrote %s: profile.json, operations.csv, and in trace/ what https://ui.perfetto.dev opens\n",
-              trace::analysis_text(analysis, options.view).c_str(), attained_text(json_of(options.view)).c_str(),
-              cost_text(cost).c_str(), run_dir.c_str());
+  print_out("{}{}{}\nwrote {}: profile.json, operations.csv, and in trace/ what https://ui.perfetto.dev opens\n",
+            trace::analysis_text(analysis, options.view), attained_text(json_of(options.view)), cost_text(cost),
+            run_dir.string());
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include "app/report_page.h"
 #include "app/signals.h"
 #include "base/error.h"
+#include "base/print.h"
 
 #include <CLI/CLI.hpp>
 
@@ -36,7 +37,7 @@ int watch(const ReportArguments& arguments, const std::vector<fs::path>& folders
     const bool goes_on = any_is_running(folders) && stop_signal() == 0;
     write_report(folders, page, goes_on ? std::optional(arguments.interval_s) : std::nullopt);
     if (!std::exchange(said, true)) {
-      std::printf("%s\n", page.c_str());
+      print_out("{}\n", page.string());
       std::fflush(stdout);
     }
     if (!goes_on) return stop_signal() == 0 ? 0 : 128 + stop_signal();
@@ -51,7 +52,7 @@ int report(const ReportArguments& arguments) {
   const fs::path page = page_of(arguments);
   if (arguments.watch) return watch(arguments, folders, page);
   write_report(folders, page);
-  std::printf("%s\n", page.c_str());
+  print_out("{}\n", page.string());
   return 0;
 }
 

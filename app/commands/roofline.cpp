@@ -8,6 +8,7 @@
 #include "app/version.h"
 #include "base/counted.h"
 #include "base/files.h"
+#include "base/print.h"
 #include "comm/launch_environment.h"
 #include "data/loader_bench.h"
 #include "device/device.h"
@@ -159,16 +160,15 @@ class RooflineSession {
 
   void print(const Roofline& roofline, const std::optional<JobLimits>& limits,
              const std::filesystem::path& file) const {
-    std::fputs(roofline_text(roofline).c_str(), stdout);
+    print_text(roofline_text(roofline));
     if (limits) {
-      std::printf("\nthe model's operations, each alone, for %s\n%s", counted(plan_.data.batch_size, "sample").c_str(),
-                  products_text(limits->products).c_str());
+      print_out("\nthe model's operations, each alone, for {}\n{}", counted(plan_.data.batch_size, "sample"),
+                products_text(limits->products));
       if (!limits->units.empty())
-        std::printf("\nits units in %s, forward and backward\n%s", product_type(plan_).c_str(),
-                    unit_limits_text(limits->units).c_str());
-      if (limits->loader) std::printf("\nthe loader alone: %.0f samples/s\n", limits->loader->samples_per_s);
+        print_out("\nits units in {}, forward and backward\n{}", product_type(plan_), unit_limits_text(limits->units));
+      if (limits->loader) print_out("\nthe loader alone: {:.0f} samples/s\n", limits->loader->samples_per_s);
     }
-    std::printf("\nmeasured in %.0f s; kept in %s\n", roofline.wall_s, file.c_str());
+    print_out("\nmeasured in {:.0f} s; kept in {}\n", roofline.wall_s, file.string());
   }
 
   const RooflineArguments& arguments_;

@@ -36,7 +36,8 @@ Command add_run(CLI::App& app) {
   return [=](const CommandContext& context) {
     const Launch launch = read_launch(context.environment);
     const OutputOptions output = of_rank(context).output;
-    handle_signals();
+    // Several ranks stop together, which they can only once they have met.
+    launch.position.ranks == 1 ? handle_signals_at_start() : handle_signals();
     recipes->add_run_dir(*run_dir);
     if (*ceilings) measure->options(), measure->budget_s();  // reports mistakes before training
     std::vector<Injection> injections;

@@ -1,6 +1,7 @@
 // trainopt trace FILE...: where the time of profiled steps went.
 #include "app/commands.h"
 #include "app/trace_options.h"
+#include "base/print.h"
 #include "trace/analysis.h"
 
 #include <CLI/CLI.hpp>
@@ -21,9 +22,9 @@ int print_trace(const TraceArguments& arguments) {
   if (arguments.json)
     print_json(trace::analysis_json(analysis, arguments.options.view));
   else if (arguments.csv)
-    std::fputs(trace::operations_csv(analysis, arguments.options.view).c_str(), stdout);
+    print_text(trace::operations_csv(analysis, arguments.options.view));
   else
-    std::fputs(trace::analysis_text(analysis, arguments.options.view).c_str(), stdout);
+    print_text(trace::analysis_text(analysis, arguments.options.view));
   return 0;
 }
 

@@ -5,6 +5,7 @@
 #include "app/tuning_text.h"
 #include "base/counted.h"
 #include "base/files.h"
+#include "base/print.h"
 #include "base/units.h"
 #include "comm/launch_environment.h"
 #include "device/process.h"
@@ -136,7 +137,7 @@ class TuneSession {
 
   void say(const std::string& what) const {
     if (context_.output.quiet || arguments_.json) return;
-    std::printf("%s\n", what.c_str());
+    print_out("{}\n", what);
     std::fflush(stdout);
   }
 
@@ -219,8 +220,7 @@ class TuneSession {
                       text_of(each.change), each.what));
     std::string text = outcome();
     if (last) text += "\n" + text_.final_text(*last);
-    std::printf("\n%s\n%s; %s has tuned.yaml, steps.md and result.json\n", text.c_str(), tuning_.ended.c_str(),
-                folder_.c_str());
+    print_out("\n{}\n{}; {} has tuned.yaml, steps.md and result.json\n", text, tuning_.ended, folder_.string());
   }
 
   const TuneArguments& arguments_;

@@ -4,6 +4,7 @@
 
 #include <charconv>
 #include <cmath>
+#include <limits>
 
 namespace trainopt {
 namespace {
@@ -84,6 +85,11 @@ std::string Form<double>::type_text() { return "number"; }
 Json Form<double>::schema(const Bounds& bounds) { return with_bounds({{"type", "number"}}, bounds); }
 std::optional<double> Form<double>::read(const Value& value, const Location& location) {
   const auto number = read_plain(value, location, parse_number, "a number");
+  if (number && std::abs(*number) > std::numeric_limits<float>::max()) {  // training computes in float32 at most
+    location.problem(value,
+                     fmt::format("must be a number that float32 can hold, at most 3.4e38: {}", display_text(value)));
+    return std::nullopt;
+  }
   return number && check_bounds(value, *number, location) ? number : std::nullopt;
 }
 Value Form<double>::write(const double& value) { return plain(number_text(value)); }

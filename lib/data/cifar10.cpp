@@ -61,6 +61,8 @@ class FakeCifar10 : public ImageDataset {
   std::vector<uint8_t> pixels_;
 };
 
+constexpr int64_t kMaxCifarFileBytes = int64_t{4} << 30;  // held in memory; the data set's own files have 31 MB each
+
 class Cifar10 : public ImageDataset {
  public:
   explicit Cifar10(const std::vector<std::filesystem::path>& files) {
@@ -90,7 +92,9 @@ class Cifar10 : public ImageDataset {
   };
 
   void read(const std::filesystem::path& path) {
-    const std::string bytes = read_file(path, ExitCode::data), name = path.filename().string();
+    if (kind_of(path) != PathKind::file)  // a pipe would wait, and a device would never end
+      throw UserError(fmt::format("not a regular file: {}", path.string()), ExitCode::data);
+    const std::string bytes = read_file(path, ExitCode::data, kMaxCifarFileBytes), name = path.filename().string();
     files_.push_back({path.string(), size()});
     append_cifar10(bytes, path.string(), images_);
     hash_ = XXH3_64bits_withSeed(name.data(), name.size(), hash_);

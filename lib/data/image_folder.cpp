@@ -45,9 +45,11 @@ bool is_image_name(const fs::path& path) {
 std::vector<std::string> names_in(const fs::path& folder, bool folders) {
   std::vector<std::string> names;
   try {
-    for (const auto& entry : fs::directory_iterator(folder))
-      if (entry.is_directory() == folders && (folders || is_image_name(entry.path())))
+    for (const auto& entry : fs::directory_iterator(folder)) {
+      std::error_code unreadable;  // as for a link that leads to itself: then a sample is bad
+      if (entry.is_directory(unreadable) == folders && (folders || is_image_name(entry.path())))
         names.push_back(entry.path().filename().string());
+    }
   } catch (const fs::filesystem_error& error) {
     throw UserError(fmt::format("cannot list the folder {}: {}", folder.string(), error.code().message()),
                     ExitCode::data);

@@ -9,6 +9,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -32,10 +33,14 @@ auto open_files(DataFiles& files, std::string_view ending, const std::string& pa
         has_failed = true;
       }
   };
-  std::vector<std::thread> threads;
-  for (size_t i = 1; i < std::min(kThreads, names.size()) && is_remote(path); ++i) threads.emplace_back(work);
-  work();
-  for (auto& thread : threads) thread.join();
+  {
+    std::vector<std::jthread> threads;  // joined at the end
+    try {
+      for (size_t i = 1; i < std::min(kThreads, names.size()) && is_remote(path); ++i) threads.emplace_back(work);
+    } catch (const std::system_error&) {  // named recovery: those that there are do the work
+    }
+    work();
+  }
   for (const auto& failure : failures)
     if (failure) std::rethrow_exception(failure);
   return opened;

@@ -108,7 +108,7 @@ TraceAnalysis analyse_traces(const std::vector<fs::path>& paths, const AnalysisO
   TracesOfJob job;
   std::vector<size_t> without_rank;
   for (const fs::path& path : paths) {
-    auto ranks = read_trace(path);
+    auto ranks = read_trace(path, options.most_bytes);
     for (RankTrace& trace : ranks) {
       job.add(trace, path);
       if (!trace.says_rank) without_rank.push_back(all.ranks.size());

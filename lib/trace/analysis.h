@@ -6,6 +6,7 @@
 
 #include "base/json.h"
 #include "trace/breakdown.h"
+#include "trace/byte_source.h"
 #include "trace/device_time.h"
 #include "trace/kernels.h"
 #include "trace/operations.h"
@@ -20,8 +21,9 @@
 namespace trainopt::trace {
 
 struct AnalysisOptions {
-  GroupBy group_by = GroupBy::name;  ///< of the operations
-  std::optional<int64_t> step;       ///< analyse only this step
+  GroupBy group_by = GroupBy::name;     ///< of the operations
+  std::optional<int64_t> step;          ///< analyse only this step
+  int64_t most_bytes = kMostJsonBytes;  ///< of a file's JSON; more are refused
 };
 
 struct StepAnalysis {

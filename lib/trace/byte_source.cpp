@@ -1,5 +1,7 @@
 #include "trace/byte_source.h"
 
+#include "base/units.h"
+
 #include <zlib.h>
 
 namespace trainopt::trace {
@@ -14,8 +16,8 @@ constexpr int kGzipWindow = 15 + 16;  // the largest window; + 16: a gzip header
 
 }  // namespace
 
-ByteSource::ByteSource(const std::filesystem::path& path)
-    : file_(File::open_stream(path, ExitCode::data)), input_(kPieceBytes) {
+ByteSource::ByteSource(const std::filesystem::path& path, int64_t most_bytes)
+    : file_(File::open_stream(path, ExitCode::data)), input_(kPieceBytes), most_bytes_(most_bytes) {
   if (!read_input()) refuse_bytes(path, "the trace is empty");
   const bool compressed = input_bytes_ >= 2 && input_[0] == '\x1f' && input_[1] == '\x8b';
   if (!compressed) {
@@ -76,6 +78,11 @@ size_t ByteSource::read_compressed() {
 ByteSource::int_type ByteSource::underflow() {
   if (gptr() < egptr()) return traits_type::to_int_type(*gptr());
   const size_t bytes = inflater_ ? read_compressed() : read_plain();
+  bytes_ += static_cast<int64_t>(bytes);
+  if (bytes_ > most_bytes_)
+    throw UserError(fmt::format("the trace has more than {} of JSON (--max-json): {}",
+                                human_bytes(static_cast<double>(most_bytes_)), file_.path().string()),
+                    ExitCode::data);
   return bytes == 0 ? traits_type::eof() : traits_type::to_int_type(*gptr());
 }
 

@@ -1,6 +1,7 @@
 // Reading Chrome-trace JSON as Kineto writes it, in one pass.
 #pragma once
 
+#include "trace/byte_source.h"
 #include "trace/events.h"
 
 #include <filesystem>
@@ -14,6 +15,7 @@ constexpr int64_t kPidsPerRank = 1000000;
 /// The ranks of a trace file, plain or gzip-compressed, in ascending order: one, except in a merged file. A trace that
 /// does not say its rank (`distributedInfo`) gets rank 0. Needs memory for the compact events, not for the text. Throws
 /// UserError(data) that names the file if it is missing, empty, truncated, damaged or not a trace, or has no events.
-std::vector<RankTrace> read_trace(const std::filesystem::path& path);
+/// `most_bytes` of JSON: more are refused.
+std::vector<RankTrace> read_trace(const std::filesystem::path& path, int64_t most_bytes = kMostJsonBytes);
 
 }  // namespace trainopt::trace

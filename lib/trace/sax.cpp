@@ -46,8 +46,8 @@ void refuse_trace(const std::filesystem::path& path, const std::string& problem)
   throw UserError(problem + ": " + path.string(), ExitCode::data);
 }
 
-void parse_trace_file(const std::filesystem::path& path, SaxHandler& handler) {
-  ByteSource bytes(path);
+void parse_trace_file(const std::filesystem::path& path, SaxHandler& handler, int64_t most_bytes) {
+  ByteSource bytes(path, most_bytes);
   std::istream stream(&bytes);
   if (SaxJson::sax_parse(stream, &handler)) return;
   // The parser reads to the end of the file only if it expects more there.

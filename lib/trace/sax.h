@@ -2,6 +2,7 @@
 #pragma once
 
 #include "base/error.h"
+#include "trace/byte_source.h"
 
 #include <nlohmann/json.hpp>
 
@@ -46,7 +47,7 @@ std::string microseconds_text(int64_t nanoseconds);
 
 /// Parses the file with `handler`. Throws UserError(data) for text that is not JSON or ends too early, and what
 /// `handler` throws.
-void parse_trace_file(const std::filesystem::path& path, SaxHandler& handler);
+void parse_trace_file(const std::filesystem::path& path, SaxHandler& handler, int64_t most_bytes = kMostJsonBytes);
 
 /// Throws UserError(data): "`problem`: `path`".
 [[noreturn]] void refuse_trace(const std::filesystem::path& path, const std::string& problem);

@@ -1,13 +1,19 @@
 """Signals and hanging runs: when the run ends, with which exit code, and what it leaves behind."""
 
+import fcntl
 import json
+import os
+import pty
 import re
 import signal
+import subprocess
+import termios
 import time
 
 import pytest
 
 from conftest import (
+    PROGRAM,
     TINY,
     checkpoint,
     has_taken_signals,
@@ -174,3 +180,63 @@ def test_a_signal_at_any_moment_of_the_start(trainopt):
         ), (delay, err)
         out = trainopt.folder / f"out{number}"
         assert process.returncode != 143 or summary(out)["status"] == "stopped", delay
+
+
+def hangs_up(out, process):
+    """Closing a terminal sends the signal several times."""
+    wait_until(lambda: (out / "metrics.jsonl").exists() and records(out), process)
+    process.send_signal(signal.SIGHUP)
+    time.sleep(0.05)
+    process.send_signal(signal.SIGHUP)
+    _, err = process.communicate(timeout=120)
+    assert process.returncode == 129, err
+    got = summary(out)
+    assert got["status"] == "stopped" and saved_steps(out)[-1] == got["steps"], got
+
+
+@pytest.mark.parametrize("launcher", [[], ["launch", "-n", "2", "--"]], ids=["run", "launch"])
+def test_a_closed_terminal_stops_a_run_as_sigterm_does(trainopt, launcher):
+    trainopt.write("tiny.yaml", TINY)
+    process = trainopt.start(*launcher, "run", "tiny.yaml", ENDLESS, "logging.sinks=[jsonl]", "--run-dir", "out")
+    hangs_up(trainopt.folder / "out", process)
+
+
+def test_under_nohup_a_closed_terminal_changes_nothing(trainopt):
+    trainopt.write("tiny.yaml", TINY)
+    out = trainopt.folder / "out"
+    process = trainopt.start(
+        *["run", "tiny.yaml", ENDLESS, "logging.sinks=[jsonl]", "--run-dir", "out"],
+        preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN),
+    )
+    wait_until(lambda: (out / "metrics.jsonl").exists() and records(out), process)
+    process.send_signal(signal.SIGHUP)
+    steps = len(records(out))
+    wait_until(lambda: len(records(out)) > steps + 10, process)
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=120)
+    assert process.returncode == 143
+
+
+def test_a_run_saves_although_its_terminal_is_gone(trainopt):
+    """The console can no longer be written to."""
+    trainopt.write("tiny.yaml", TINY)
+    out = trainopt.folder / "out"
+    ours, theirs = pty.openpty()
+    few = "logging.every_n_steps=100000"  # lines: nobody reads them
+    words = [PROGRAM, "run", "tiny.yaml", ENDLESS, few, "logging.progress=off", "--run-dir", "out"]
+    process = subprocess.Popen(
+        words,
+        cwd=trainopt.folder,
+        env=trainopt.environment(),
+        start_new_session=True,
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+    )
+    trainopt.started.append(process)
+    os.close(theirs)
+    wait_until(lambda: (out / "metrics.jsonl").exists() and records(out), process)
+    os.close(ours)
+    assert process.wait(120) == 129
+    assert saved_steps(out)[-1] == summary(out)["steps"]

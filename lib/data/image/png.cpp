@@ -16,6 +16,9 @@ namespace {
 struct PngReader {
   std::span<const uint8_t> file;
   size_t position = 0;
+  size_t behind = 0;     ///< bytes read of the image data after its last row was complete
+  bool in_rows = false;  ///< image data is being read
+  bool stopped = false;  ///< what follows the last row was not read
   char reason[160] = {};
   png_structp png = nullptr;
   png_infop info = nullptr;
@@ -26,7 +29,10 @@ struct PngReader {
 
   template <class Calls>
   void guarded(const Calls& calls) {
-    if (setjmp(png_jmpbuf(png))) throw BadSample(fmt::format("PNG: {}", reason));
+    if (setjmp(png_jmpbuf(png))) {
+      if (stopped) return;
+      throw BadSample(fmt::format("PNG: {}", reason));
+    }
     calls();
   }
 };
@@ -40,8 +46,20 @@ struct PngReader {
 /// Warnings are about chunks that do not affect pixels; libpng reports damaged image data as an error.
 void ignore_warning(png_structp, png_const_charp) {}
 
+/// Whether the last row of the last pass has been decoded. libpng inflates the rest of the data all the same.
+bool has_all_rows(png_const_structp png, png_const_infop info) {
+  if (png_get_interlace_type(png, info) == PNG_INTERLACE_NONE)
+    return png_get_current_row_number(png) >= png_get_image_height(png, info);
+  return png_get_current_pass_number(png) >= PNG_INTERLACE_ADAM7_PASSES;
+}
+
 void read_bytes(png_structp png, png_bytep out, size_t count) {
+  constexpr size_t kMostBehind = 16 << 10;  // the end of the compressed stream; inflates to 17 MB at most
   auto* reader = static_cast<PngReader*>(png_get_io_ptr(png));
+  if (reader->in_rows && has_all_rows(png, reader->info) && (reader->behind += count) > kMostBehind) {
+    reader->stopped = true;
+    png_longjmp(png, 1);
+  }
   if (count > reader->file.size() - reader->position) png_error(png, "the file is truncated");
   std::memcpy(out, reader->file.data() + reader->position, count);
   reader->position += count;
@@ -83,8 +101,10 @@ void decode_png(std::span<const uint8_t> file, ImageU8& out) {
   if (grey16) reader.grey16.resize(static_cast<size_t>(size.height * size.width * 2));
   for (int64_t y = 0; y < size.height; ++y)
     reader.rows.push_back(grey16 ? &reader.grey16[y * size.width * 2] : out.row(y));
+  reader.in_rows = true;
   reader.guarded([&] {
     png_read_image(png, reader.rows.data());
+    reader.in_rows = false;
     png_read_end(png, nullptr);
   });
   for (size_t i = 0; i < reader.grey16.size() / 2; ++i)

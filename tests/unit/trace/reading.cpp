@@ -104,6 +104,15 @@ TEST_CASE("compressed traces, and an array of events alone", "[trace]") {
   CHECK(read_trace(stored(folder, "a.json.gz", compressed(kSmall))).size() == 1);
 }
 
+TEST_CASE("a trace with more JSON than allowed is refused, however small its file", "[trace]") {
+  const TemporaryFolder folder;
+  const std::string large = kSmall.substr(0, kSmall.size() - 1) + std::string(100'000, ' ') + kSmall.back();
+  for (const std::string& content : {large, compressed(large)}) {
+    CHECK(read_trace(stored(folder, "a", content), 200'000).size() == 1);
+    CHECK_THROWS_WITH(read_trace(stored(folder, "a", content), 50'000), ContainsSubstring("--max-json"));
+  }
+}
+
 TEST_CASE("files that are no traces", "[trace]") {
   CHECK(refusal("a.json", "") == "the trace is empty");
   CHECK(refusal("a.json", kSmall.substr(0, kSmall.size() - 10)) == "the trace is truncated: its JSON ends too early");
