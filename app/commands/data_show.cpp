@@ -3,6 +3,7 @@
 #include "app/shown_tokens.h"
 #include "base/counted.h"
 #include "base/files.h"
+#include "base/mapped_file.h"
 #include "base/print.h"
 #include "base/units.h"
 #include "data/dataset.h"
@@ -184,6 +185,7 @@ void show_images(const ShowOptions& options, const std::shared_ptr<DataFiles>& f
     throw UserError(fmt::format("only token files have tokens of so many bits (--token-bits): {}", options.path));
   const auto images = open_images(options.path, files, options.columns);
   const auto first = first_rows(*images, options.rows);
+  require_mapped_files_whole();
   const bool is_parquet = images->identity().kind == "parquet";
   const Json parquet = is_parquet ? parquet_json(options.path, options.columns, *files) : Json();
   if (options.json) {
@@ -196,6 +198,7 @@ void show_images(const ShowOptions& options, const std::shared_ptr<DataFiles>& f
   }
   if (!options.sheet.empty()) {
     const auto file = contact_sheet(*images);
+    require_mapped_files_whole();
     write_file(options.sheet, {reinterpret_cast<const char*>(file.data()), file.size()});
   }
 }

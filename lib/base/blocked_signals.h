@@ -8,13 +8,15 @@ namespace trainopt {
 /// The one signal that helper threads do not block: it asks for their stack (metrics/thread_stacks.h).
 inline int stack_signal() { return SIGRTMIN + 8; }
 
-/// While the object lives, threads that this thread starts block every signal except stack_signal().
+/// While the object lives, threads that this thread starts block every signal except stack_signal() and SIGBUS, which
+/// is for the thread that read what is not there: blocked, it would end the process (mapped_file.h).
 class BlockedSignals {
  public:
   BlockedSignals() {
     sigset_t all;
     sigfillset(&all);
     sigdelset(&all, stack_signal());
+    sigdelset(&all, SIGBUS);
     pthread_sigmask(SIG_SETMASK, &all, &before_);
   }
   ~BlockedSignals() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }

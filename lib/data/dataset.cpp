@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/file_calls.h"
 #include "base/json.h"
+#include "base/mapped_file.h"
 #include "config/load.h"
 #include "data/cifar10_file.h"
 #include "data/shards.h"
@@ -40,7 +41,11 @@ class OpenedOnce {
 template <class Open>
 std::shared_ptr<const Dataset> opened(const DataConfig& data, const ModelNeeds& model, const std::string& path,
                                       const DataFiles* files, Open open) {
-  if (!is_remote(path) || !files) return open();
+  if (!is_remote(path) || !files) {
+    auto dataset = open();
+    require_mapped_files_whole();
+    return dataset;
+  }
   static OpenedOnce<const Dataset> all;
   // The training data is in it because evaluation data must have its classes.
   return all.get(fmt::format("{} {} {} {} {} {} {} {} {} {}\n{}", word_of(data.dataset), word_of(data.decode),

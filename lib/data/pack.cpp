@@ -67,6 +67,7 @@ void load_all(const PackSource& source, int64_t begin, int64_t end, std::vector<
       }
     }
   });
+  require_mapped_files_whole();
   bad.throw_if_any(source.dataset());
 }
 
@@ -89,6 +90,7 @@ bool is_packed(const PackSource& source, const Part& part) {
 bool is_tar(const PackSource& source, const Part& part) {
   const MappedFile file(part.path, ExitCode::data);
   const TarIndex index = tar_index(file.text(), part.path.string());
+  file.require_whole();
   return index.comment == source.comment(part.shard) && static_cast<int64_t>(index.samples.size()) == part.images();
 }
 
@@ -202,7 +204,9 @@ void write(const PackSource& source, const Part& part, const std::function<void(
     checksum = writer->checksum();
   });
   const MappedFile written(part.path, ExitCode::storage);
-  if (XXH3_64bits(written.bytes().data(), written.bytes().size()) != checksum)
+  const bool is_same = XXH3_64bits(written.bytes().data(), written.bytes().size()) == checksum;
+  written.require_whole();
+  if (!is_same)
     throw UserError(fmt::format("the file differs from what was written to it: {}", part.path.string()),
                     ExitCode::storage);
 }

@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "base/counted.h"
 #include "base/error.h"
+#include "base/mapped_file.h"
 
 #include <fmt/ranges.h>
 
@@ -36,6 +37,7 @@ int64_t SampleLoader::load(int64_t epoch, int64_t position, const SamplePlace& p
   while (true) {
     try {
       dataset_->write(sample, keys_.augmentation(epoch, sample), pipeline_, place, scratch.load);
+      require_mapped_files_whole();
       return sample;
     } catch (const SizeMismatch& other) {
       if (policy_.one_size)
@@ -52,6 +54,7 @@ int64_t SampleLoader::load(int64_t epoch, int64_t position, const SamplePlace& p
 }
 
 void SampleLoader::record_bad(int64_t sample, const char* reason) {
+  require_mapped_files_whole();  // else the file is bad, not the sample
   const RefusedSample refused{sample, dataset_->name_of(sample), reason};
   const std::string what = with_reason(refused);
   const std::lock_guard lock(mutex_);

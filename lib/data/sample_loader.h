@@ -41,7 +41,8 @@ class SampleLoader {
 
   /// Writes the sample at `position` of `epoch`'s order, or its substitute, and returns which one it is.
   /// Throws UserError(data) naming the file and the reason, or the first ten bad samples if the budget is exceeded or
-  /// there is no good one; also for an image of a different size if the policy requires one size.
+  /// there is no good one; also for an image of a different size if the policy requires one size, and for a mapped file
+  /// that lost a part.
   int64_t load(int64_t epoch, int64_t position, const SamplePlace& place, Scratch& scratch);
 
   /// Announces the sample at `position` of `order`, an epoch's.

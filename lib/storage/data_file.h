@@ -28,7 +28,7 @@ class DataFile {
 
   /// The `bytes` bytes from `offset` on, which must lie within the file. Valid until `scratch` changes or the file is
   /// destroyed. Throws UserError(data), naming the file, if they cannot be read or the file is no longer the one that
-  /// was opened.
+  /// was opened. Of a mapped file, call require_mapped_files_whole() before what was made of them is used.
   virtual std::span<const uint8_t> read(int64_t offset, int64_t bytes, std::vector<uint8_t>& scratch) const = 0;
   /// As read(), of bytes that are not read again: a cache in memory does not keep them.
   virtual std::span<const uint8_t> read_once(int64_t offset, int64_t bytes, std::vector<uint8_t>& scratch) const {

@@ -11,9 +11,7 @@ class LocalFile : public DataFile {
 
   std::span<const uint8_t> read(int64_t offset, int64_t bytes, std::vector<uint8_t>&) const override {
     TRAINOPT_CHECK(offset >= 0 && bytes >= 0 && bytes <= size() - offset);
-    if (const auto now = file_->shorter_size())
-      throw UserError(fmt::format("{} became shorter while it was read: {} bytes, before {}", name(), *now, size()),
-                      ExitCode::data);
+    file_->require_whole();
     return file_->bytes().subspan(static_cast<size_t>(offset), static_cast<size_t>(bytes));
   }
   bool is_mapped() const override { return true; }

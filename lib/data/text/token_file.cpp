@@ -1,6 +1,7 @@
 #include "data/text/token_file.h"
 
 #include "base/error.h"
+#include "base/mapped_file.h"
 
 #include <xxhash.h>
 
@@ -82,6 +83,7 @@ void TokenFile::read(int64_t first, std::span<int64_t> tokens, int64_t vocabular
   const auto bytes = file_->read(byte_of(first), std::ssize(tokens) * layout_.bits / 8, scratch);
   const char* from = reinterpret_cast<const char*>(bytes.data());
   layout_.bits == 16 ? copy_tokens<uint16_t>(from, tokens) : copy_tokens<uint32_t>(from, tokens);
+  require_mapped_files_whole();
   const auto outside = std::find_if(tokens.begin(), tokens.end(), [=](int64_t token) { return token >= vocabulary; });
   if (outside == tokens.end()) return;
   const int64_t index = first + (outside - tokens.begin());
@@ -96,7 +98,9 @@ uint64_t TokenFile::fingerprint() const {
   const auto hash = [&](int64_t offset, uint64_t seed) {
     return XXH3_64bits_withSeed(file_->read(offset, ends, scratch).data(), static_cast<size_t>(ends), seed);
   };
-  return hash(file_->size() - ends, hash(0, static_cast<uint64_t>(file_->size())));
+  const uint64_t fingerprint = hash(file_->size() - ends, hash(0, static_cast<uint64_t>(file_->size())));
+  require_mapped_files_whole();
+  return fingerprint;
 }
 
 }  // namespace trainopt

@@ -4,6 +4,8 @@
 #include "support/catch.h"
 
 #include "base/error.h"
+#include "base/mapped_file.h"
+#include "support/temporary_folder.h"
 
 #include <algorithm>
 #include <new>
@@ -47,6 +49,27 @@ TEST_CASE("a bad sample ends the run at its batch, regardless of the number of w
       REQUIRE(threads_drop_to(threads_before));
       REQUIRE(error_of_next(*loader) == "cannot use the sample probe 14: made to be bad");
     }
+  }
+}
+
+TEST_CASE("D19: a mapped file that shrinks while a sample is read ends the run, also if samples may be bad") {
+  for (const bool seems_bad : {false, true}) {
+    const TemporaryFolder folder;
+    const auto path = folder / "data";
+    std::ofstream(path) << std::string(20'000, '\1');
+    const MappedFile file(path, ExitCode::data);
+    auto dataset = std::make_shared<ProbeDataset>(60, 4);
+    dataset->fails[5] = [&] {
+      std::filesystem::resize_file(path, 100);
+      const uint8_t last = *static_cast<const volatile uint8_t*>(&file.bytes().back());
+      if (seems_bad) throw BadSample(fmt::format("ends in {}", last));
+    };
+    auto data = plain(0);
+    data.bad_samples = {.substitute = true, .budget = 10};
+    auto loader = make_loader(data, dataset, {});
+    take(*loader, 1);
+    CHECK(error_of_next(*loader) == path.string() + " became shorter while it was read: 100 bytes, before 20000");
+    CHECK(loader->samples().bad_samples().empty());
   }
 }
 

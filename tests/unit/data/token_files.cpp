@@ -84,6 +84,31 @@ TEST_CASE("a token file that becomes shorter is noticed, not read past its end")
              ContainsSubstring("became shorter while it was read: 100 bytes, before 20000"));
 }
 
+TEST_CASE("D19: a token file that becomes shorter between the check of its size and the reading is noticed") {
+  struct CutAfterCheck : DataFile {
+    explicit CutAfterCheck(std::unique_ptr<const DataFile> whole)
+        : DataFile(whole->name(), whole->size(), whole->version()), whole_(std::move(whole)) {}
+    std::span<const uint8_t> read(int64_t offset, int64_t bytes, std::vector<uint8_t>& scratch) const override {
+      const auto checked = whole_->read(offset, bytes, scratch);
+      if (cuts) std::filesystem::resize_file(name(), 100);
+      return checked;
+    }
+    bool cuts = false;
+
+   private:
+    std::unique_ptr<const DataFile> whole_;
+  };
+  const TemporaryFolder folder;
+  const auto path = folder / "a.bin";
+  write_bytes(path, as_bytes<uint16_t>(counting(10000)));
+  auto cut = std::make_unique<CutAfterCheck>(open_local_file(path));
+  bool& cuts = cut->cuts;
+  const TokenFile file(std::move(cut), std::nullopt);
+  cuts = true;
+  CHECK_THAT(data_error([&] { all_tokens(file); }),
+             ContainsSubstring(path.string() + " became shorter while it was read: 100 bytes, before 20000"));
+}
+
 TEST_CASE("a token file's fingerprint follows its size and both of its ends") {
   const TemporaryFolder folder;
   const auto path = folder / "a.bin";
