@@ -82,10 +82,13 @@ Plan plan_run(const LoadedRecipe& loaded, const Machine& machine, const std::vec
 }
 
 void require_same_data(const Plan& plan, JobMember& member) {
-  const DataIdentity mine = plan.data.identity();
-  const DataIdentity of_first = identity_from(member.from_rank_0("data", [&] { return to_json(mine); }));
-  if (const auto difference = first_difference(of_first, mine))
-    throw UserError(fmt::format("the data differs from rank 0's: {}", *difference), ExitCode::data);
+  const auto compare = [&](const char* name, const DataIdentity& mine) {
+    const DataIdentity of_first = identity_from(member.from_rank_0(name, [&] { return to_json(mine); }));
+    if (const auto difference = first_difference(of_first, mine))
+      throw UserError(fmt::format("the {} differs from rank 0's: {}", name, *difference), ExitCode::data);
+  };
+  compare("data", plan.data.identity());
+  compare("evaluation data", plan.evaluation ? plan.evaluation->data.identity() : DataIdentity{.kind = "none"});
 }
 
 }  // namespace trainopt

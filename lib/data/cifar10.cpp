@@ -44,11 +44,11 @@ class FakeCifar10 : public ImageDataset {
     pipeline.run(view_of(pixels), key, destination, scratch.image);
   }
   std::string name_of(int64_t sample) const override { return fmt::format("fake image {}", sample); }
-  DataIdentity identity() const override {
-    return {"fake_cifar10", size_, kCifarClasses, fmt::format("seed {}", seed_)};
-  }
 
  private:
+  DataIdentity find_identity() const override {
+    return {"fake_cifar10", size_, kCifarClasses, fmt::format("seed {}", seed_)};
+  }
   void draw(int64_t sample, uint8_t* pixels) const {
     for (int64_t i = 0; i < kCifarImageBytes; i += 16) {
       const PhiloxBlock block = philox(pixel_key_, static_cast<uint64_t>(sample), static_cast<uint64_t>(i / 16));
@@ -83,9 +83,12 @@ class Cifar10 : public ImageDataset {
     while (files_[file].first_sample > sample) --file;
     return fmt::format("{}, record {}", files_[file].path, sample - files_[file].first_sample);
   }
-  DataIdentity identity() const override { return {"cifar10", size(), kCifarClasses, fmt::format("{:016x}", hash_)}; }
 
  private:
+  DataIdentity find_identity() const override {
+    return {"cifar10", size(), kCifarClasses, fmt::format("{:016x}", hash_)};
+  }
+
   struct File {
     std::string path;
     int64_t first_sample;

@@ -126,6 +126,11 @@ DatasetKind kind_of_images(const std::string& path, DataFiles& files) {
 
 }  // namespace
 
+const DataIdentity& Dataset::identity() const {
+  std::call_once(identity_found_, [this] { identity_ = find_identity(); });
+  return identity_;
+}
+
 const std::vector<std::string>& ImageDataset::class_names() const {
   static const std::vector<std::string> none;
   return none;

@@ -7,6 +7,7 @@
 #include "storage/data_files.h"
 
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string>
 #include <vector>
@@ -35,8 +36,9 @@ class Dataset {
   virtual int64_t size() const = 0;
   /// Name for messages: the file, or the record in it.
   virtual std::string name_of(int64_t sample) const = 0;
-  /// May stat many files (image_folder: up to 10,000), so do not call it every step.
-  virtual DataIdentity identity() const = 0;
+  /// Of the files as they were at the first call, which reads up to 1,024 blocks of them and asks up to 11,024 of them
+  /// for their sizes (image_folder).
+  const DataIdentity& identity() const;
   /// Writes input and target. Images: transformed by `pipeline`; `key` seeds the random transforms. Throws BadSample.
   virtual void write(int64_t sample, uint64_t key, const Pipeline& pipeline, const SamplePlace& place,
                      LoadScratch& scratch) const = 0;
@@ -49,6 +51,12 @@ class Dataset {
   virtual int64_t run_bytes() const { return 0; }
   /// Announces that write() will soon be called for this sample, so that its bytes are fetched meanwhile.
   virtual void expect(int64_t /*sample*/) const {}
+
+ private:
+  virtual DataIdentity find_identity() const = 0;
+
+  mutable std::once_flag identity_found_;
+  mutable DataIdentity identity_;
 };
 
 /// Images with labels.

@@ -1,10 +1,13 @@
 #include "base/log.h"
+#include "base/checksum.h"
 #include "base/file_calls.h"
+#include "base/philox.h"
 #include "base/units.h"
 #include "data/dataset.h"
+#include "data/file_blocks.h"
 #include "data/image/decode.h"
+#include "data/sampler.h"
 
-#include <sys/stat.h>
 #include <xxhash.h>
 
 #include <algorithm>
@@ -166,9 +169,15 @@ class ImageFolder : public ImageDataset {
     cache_->keep(sample, std::move(image));
   }
 
-  /// Hashes the names and order of all files, and the sizes of up to ten thousand evenly spaced ones: on network
-  /// storage each size costs a round trip.
-  DataIdentity identity() const override {
+ private:
+  struct File {
+    int64_t label;
+    std::string name;
+  };
+
+  /// Hashes the names and order of all files, and the sizes and times of up to ten thousand evenly spaced ones: on
+  /// network storage each costs a round trip.
+  DataIdentity find_identity() const override {
     constexpr size_t kMaxSizes = 10000;
     XXH64_hash_t hash = 0;
     const auto add = [&](const void* data, size_t bytes) { hash = XXH3_64bits_withSeed(data, bytes, hash); };
@@ -178,20 +187,33 @@ class ImageFolder : public ImageDataset {
       add(file.name.data(), file.name.size());
     }
     const size_t sizes = std::min(kMaxSizes, files_.size());
+    std::vector<BlockFile> asked;
+    Checksum changed;
     for (size_t i = 0; i < sizes; ++i) {
-      struct stat status {};
-      const auto sample = static_cast<int64_t>(i * files_.size() / sizes);
-      const int64_t bytes = ::stat(name_of(sample).c_str(), &status) == 0 ? int64_t{status.st_size} : -1;
-      add(&bytes, sizeof(bytes));
+      const std::string path = name_of(static_cast<int64_t>(i * files_.size() / sizes));
+      const FileStatus status = status_of(path);
+      add(&status.bytes, sizeof(status.bytes));
+      changed.add(&status.changed_ns, sizeof(status.changed_ns));
+      asked.push_back({path, std::max<int64_t>(0, status.bytes)});
     }
-    return {"image_folder", size(), num_classes(), fmt::format("{:016x}", hash)};
+    DataIdentity identity{"image_folder", size(), num_classes(), fmt::format("{:016x}", hash)};
+    const uint64_t key = block_key(identity);
+    identity.blocks = hash_of_blocks(sizes == files_.size() ? draw_blocks(asked, key) : one_block_of_each_drawn(key));
+    identity.versions = hex(changed.value());
+    return identity;
   }
 
- private:
-  struct File {
-    int64_t label;
-    std::string name;
-  };
+  /// If not all sizes are known: images are drawn among all, and a block of each.
+  std::vector<BlockPlace> one_block_of_each_drawn(uint64_t key) const {
+    std::vector<BlockPlace> places;
+    const KeyedPermutation order(size(), key);
+    for (int64_t i = 0; i < std::min(size(), kDrawnBlocks); ++i) {
+      const std::string path = name_of(order(i));
+      const BlockFile file{path, status_of(path).bytes};
+      if (file.bytes > 0) places.push_back(draw_block(file, mix_key(key, static_cast<uint64_t>(i))));
+    }
+    return places;
+  }
 
   static std::shared_ptr<ImageMemory> memory_for(const ImageFolderOptions& options) {
     const auto* training = dynamic_cast<const ImageFolder*>(options.training);

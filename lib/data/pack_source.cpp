@@ -27,9 +27,9 @@ PackSource::PackSource(const ImageDataset& dataset, const PackOptions& options)
       options_(options),
       pipeline_(square(options.resize)),
       size_(pipeline_.output_size(dataset.uniform_size())) {
-  const DataIdentity identity = dataset.identity();
-  const std::string what = fmt::format("{} {} {} {} {}", identity.kind, identity.samples, identity.classes,
-                                       identity.content, options.resize.value_or(0));
+  const DataIdentity& identity = dataset.identity();
+  const std::string what = fmt::format("{} {} {} {} {} {}", identity.kind, identity.samples, identity.classes,
+                                       identity.content, identity.blocks, options.resize.value_or(0));
   hash_ = XXH3_64bits(what.data(), what.size());
   if (options.format == PackFormat::parquet) mix();
 }

@@ -87,17 +87,17 @@ void DataPlan::require_identity(const DataIdentity& stored) const {
 }
 
 Json to_json(const DataIdentity& identity) {
-  return {{"kind", identity.kind},
-          {"samples", identity.samples},
-          {"classes", identity.classes},
-          {"content", identity.content}};
+  return {{"kind", identity.kind},       {"samples", identity.samples}, {"classes", identity.classes},
+          {"content", identity.content}, {"blocks", identity.blocks},   {"versions", identity.versions}};
 }
 
 DataIdentity identity_from(const Json& json) {
   return {.kind = json.at("kind").get<std::string>(),
           .samples = json.at("samples").get<int64_t>(),
           .classes = json.at("classes").get<int64_t>(),
-          .content = json.at("content").get<std::string>()};
+          .content = json.at("content").get<std::string>(),
+          .blocks = json.value("blocks", ""),  // older checkpoints lack these two
+          .versions = json.value("versions", "")};
 }
 
 InputShape DataPlan::input_shape() const {

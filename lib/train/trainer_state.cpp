@@ -26,6 +26,23 @@ Json evaluation_identity(const Plan& plan) {
   return plan.evaluation ? to_json(plan.evaluation->data.identity()) : Json();
 }
 
+/// Whether a checkpoint's evaluation data is this plan's. If there was other data before, says so.
+bool has_same_evaluation_data(const Plan& plan, const Json& stored) {
+  if (stored.is_null() || !plan.evaluation) return stored.is_null() && !plan.evaluation;
+  const auto difference = first_difference(identity_from(stored), plan.evaluation->data.identity());
+  if (difference)
+    log_warning("the evaluation data is not the checkpoint's, so evaluations before and after it do not compare: {}",
+                *difference);
+  return !difference;
+}
+
+void warn_of_other_versions(const DataIdentity& stored, const DataIdentity& now) {
+  if (has_other_versions(stored, now))
+    log_warning(
+        "the files of the data set were written anew since the checkpoint: their times (of remote ones, their ETags) "
+        "differ, but nothing else that was compared");
+}
+
 }  // namespace
 
 void Trainer::open_batches() {
@@ -143,7 +160,9 @@ void Trainer::save(ArchiveWriter& archive) const {
 }
 
 void Trainer::load(const ArchiveReader& archive) {
-  plan_.data.require_identity(identity_from(archive.value("data")));
+  const DataIdentity stored = identity_from(archive.value("data"));
+  plan_.data.require_identity(stored);
+  if (communicator_->rank() == 0) warn_of_other_versions(stored, plan_.data.identity());  // others may have copies
   ArchiveWriter expected = ArchiveWriter::of_shapes();
   save(expected);
   // New scales start from their initial values, and those no longer used are dropped; everything else must be present.
@@ -187,7 +206,7 @@ void Trainer::load(const ArchiveReader& archive) {
         "scheduler.total_steps can keep its end",
         plan_.schedule_steps, archive.integer("schedule_steps"));
   bad_samples_ = load_bad_samples(archive, communicator_->position());
-  if (archive.values().value("evaluation_data", Json()) != evaluation_identity(plan_))
+  if (!has_same_evaluation_data(plan_, archive.values().value("evaluation_data", Json())))
     stop_counting_evaluation(bad_samples_);
   outcome_.skipped_steps = archive.integer("skipped_steps");
   outcome_.micro_split = archive.integer("micro_split");

@@ -357,6 +357,7 @@ def test_a_run_directory_that_one_rank_does_not_see(trainopt):
         ("torn", 3, ["data_batch_1.bin", "100 bytes"]),
         ("shorter", 3, ["rank 1"]),
         ("other", 3, ["rank 1"]),
+        ("evaluation", 3, ["rank 1", "the evaluation data differs from rank 0's: content"]),
     ],
 )
 def test_data_that_one_rank_lacks(trainopt, fault, code, says):
@@ -365,6 +366,10 @@ def test_data_that_one_rank_lacks(trainopt, fault, code, says):
     trainopt.write("elsewhere/tiny.yaml", FROM_FILES)
     write_cifar10(trainopt, data_batch_1=64)
     file = trainopt.folder / "data/data_batch_1.bin"
+    if fault == "evaluation":
+        trainopt.write("elsewhere/data/data_batch_1.bin", file.read_bytes())
+        trainopt.write("data/test_batch.bin", file.read_bytes())
+        trainopt.write("elsewhere/data/test_batch.bin", file.read_bytes()[:-3073] + b"\1" * 3073)
     changed = {
         "torn": file.read_bytes()[: 63 * 3073 + 100],
         "shorter": file.read_bytes()[: 48 * 3073],

@@ -487,6 +487,26 @@ def test_the_rate_may_change_with_a_note(again):
     assert records(again.folder / "out")[-1]["learning_rate"] == 0.02
 
 
+# D20
+def test_data_overwritten_in_place_is_refused_and_a_copy_is_not(trainopt):
+    model = "{name: gpt2, layers: 1, heads: 1, width: 4, context: 8, vocabulary: 256}"
+    data = "{dataset: tokens, path: text.bin, batch_size: 2}"
+    trainopt.write("tiny.yaml", f"name: text\nmodel: {model}\ndata: {data}\noptimizer: {{name: sgd, lr: 0.1}}\n")
+    file = trainopt.folder / "text.bin"
+    whole = bytes([1, 0]) * 150_000
+    file.write_bytes(whole)
+    straight(trainopt, 2, folder="out")
+    file.write_bytes(whole[:150_000] + bytes([2, 0]) + whole[150_002:])
+    command = ["run", "tiny.yaml", "--run-dir", "out", "checkpoint.resume=auto", "train.max_steps=4"]
+    result = trainopt(*command)
+    assert result.code == 3 and "the data is not what the checkpoint was trained on: bytes in its files" in result.err
+    assert summary(trainopt.folder / "out")["steps"] == 2
+    file.write_bytes(whole)
+    os.utime(file, (1e9, 1e9))
+    result = trainopt(*command)
+    assert result.code == 0 and "the files of the data set were written anew" in result.out + result.err, result
+
+
 def test_other_data_is_refused(pictures):
     file = pictures.folder / "data/data_batch_1.bin"
     straight(pictures, 2, folder="out")

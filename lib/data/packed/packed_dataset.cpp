@@ -2,6 +2,7 @@
 #include "base/checksum.h"
 #include "base/error.h"
 #include "data/dataset.h"
+#include "data/file_blocks.h"
 #include "data/image/decode.h"
 #include "data/open_files.h"
 #include "data/packed/packed_file.h"
@@ -71,16 +72,19 @@ class Packed : public ImageDataset {
     const auto [file, image] = shards_.find(sample);
     file->expect(image);
   }
-  DataIdentity identity() const override {
+
+ private:
+  DataIdentity find_identity() const override {
     Checksum all;
+    std::vector<const DataFile*> files;
     for (const auto& shard : shards_) {
       const uint64_t index = shard.file->trailer().index_checksum;  // covers the checksums of all records
       all.add(&index, sizeof(index));
+      files.push_back(&shard.file->file());
     }
-    return {"packed", size(), num_classes(), hex(all.value())};
+    return with_files({"packed", size(), num_classes(), hex(all.value())}, files);
   }
 
- private:
   const PackTrailer& first() const { return shards_.front().trailer(); }
 
   std::span<const uint8_t> record(int64_t sample, LoadScratch& scratch) const {

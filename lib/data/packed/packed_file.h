@@ -62,6 +62,7 @@ class PackedFile {
   explicit PackedFile(std::unique_ptr<const DataFile> file);
   explicit PackedFile(const std::filesystem::path& path) : PackedFile(open_local_file(path)) {}
 
+  const DataFile& file() const { return *file_; }
   const std::string& name() const { return file_->name(); }
   int64_t size() const { return trailer_.images; }
   const PackTrailer& trailer() const { return trailer_; }

@@ -3,6 +3,7 @@
 #include "base/counted.h"
 #include "base/error.h"
 #include "data/dataset.h"
+#include "data/file_blocks.h"
 #include "data/image/decode.h"
 #include "data/open_files.h"
 #include "data/parquet/held_groups.h"
@@ -114,7 +115,9 @@ class Parquet : public ImageDataset {
     const auto number = &group - groups_.data();
     if (!held_->has(number) && !announced_[static_cast<size_t>(number)].exchange(true)) group.file->expect(group.group);
   }
-  DataIdentity identity() const override {
+
+ private:
+  DataIdentity find_identity() const override {
     constexpr size_t kAhead = 256;  // far away, many are asked for at once
     Checksum all;
     for (size_t i = 0; i < groups_.size() + kAhead; ++i) {
@@ -128,10 +131,11 @@ class Parquet : public ImageDataset {
       all.add(labels.data(), labels.size() * sizeof(int32_t));
       if (each.kept) all.add(each.kept->data(), each.kept->size() * sizeof(int32_t));
     }
-    return {"parquet", size(), num_classes(), hex(all.value())};
+    std::vector<const DataFile*> files;
+    for (const auto& each : files_) files.push_back(&each->file());
+    return with_files({"parquet", size(), num_classes(), hex(all.value())}, files);
   }
 
- private:
   const ParquetFile& first() const { return *files_.front(); }
 
   /// The group of a sample, and its row there.

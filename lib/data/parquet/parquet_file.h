@@ -35,6 +35,7 @@ class ParquetFile {
   /// `memory_limit` bytes, which is also checked when one is read.
   ParquetFile(std::shared_ptr<const DataFile> file, const ParquetConfig& config, int64_t memory_limit);
 
+  const DataFile& file() const { return *file_; }
   const std::string& name() const { return file_->name(); }
   const ParquetLayout& layout() const { return reader_->layout(); }
   const std::vector<ParquetGroup>& groups() const { return reader_->layout().groups; }

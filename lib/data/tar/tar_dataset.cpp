@@ -2,6 +2,7 @@
 #include "base/checksum.h"
 #include "base/error.h"
 #include "data/dataset.h"
+#include "data/file_blocks.h"
 #include "data/image/decode.h"
 #include "data/open_files.h"
 #include "data/shards.h"
@@ -67,18 +68,22 @@ class Tar : public ImageDataset {
             LoadScratch& scratch) const override {
     pipeline.run_encoded(file_of(sample, scratch), decode_, key, destination, scratch.image);
   }
-  DataIdentity identity() const override {
+
+ private:
+  DataIdentity find_identity() const override {
     Checksum all;
-    for (const auto& shard : shards_)
+    std::vector<const DataFile*> files;
+    for (const auto& shard : shards_) {
+      files.push_back(shard.file->file.get());
       for (const auto& sample : shard.file->index.samples) {
         all.add(&sample.offset, sizeof(sample.offset));
         all.add(&sample.bytes, sizeof(sample.bytes));
         all.add(&sample.label, sizeof(sample.label));
       }
-    return {"tar", size(), classes_, hex(all.value())};
+    }
+    return with_files({"tar", size(), classes_, hex(all.value())}, files);
   }
 
- private:
   DecodeSize decode_;
   Shards<TarFile> shards_;
   int64_t classes_ = 0;

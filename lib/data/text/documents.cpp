@@ -1,5 +1,6 @@
 #include "base/error.h"
 #include "base/files.h"
+#include "data/file_blocks.h"
 #include "data/text/document_ends.h"
 #include "data/text/text_dataset.h"
 #include "data/text/documents.h"
@@ -34,12 +35,13 @@ class TokenDocuments : public Documents {
     file_.read(begin(sample), tokens, vocabulary_);
   }
   std::string name_of(int64_t sample) const override { return fmt::format("{}, document {}", file_.name(), sample); }
-  DataIdentity identity() const override {
-    const uint64_t hash = XXH3_64bits_withSeed(ends_.data(), ends_.size() * sizeof(ends_[0]), file_.fingerprint());
-    return {"documents", size(), vocabulary_, fmt::format("{:016x}", hash)};
-  }
 
  private:
+  DataIdentity find_identity() const override {
+    const uint64_t hash = XXH3_64bits_withSeed(ends_.data(), ends_.size() * sizeof(ends_[0]), file_.fingerprint());
+    return with_files({"documents", size(), vocabulary_, fmt::format("{:016x}", hash)}, {&file_.file()});
+  }
+
   int64_t begin(int64_t sample) const { return sample == 0 ? 0 : ends_[static_cast<size_t>(sample - 1)]; }
   int64_t tokens_of(int64_t sample) const override { return ends_[static_cast<size_t>(sample)] - begin(sample); }
 

@@ -1,7 +1,9 @@
+#include "base/checksum.h"
 #include "base/counted.h"
 #include "base/error.h"
 #include "base/file_calls.h"
 #include "config/utf8.h"
+#include "data/file_blocks.h"
 #include "data/text/document_ends.h"
 #include "data/text/documents.h"
 
@@ -63,18 +65,27 @@ class TextFolder : public Documents {
                    [](char byte) { return static_cast<uint8_t>(byte); });
   }
 
-  DataIdentity identity() const override {
-    uint64_t hash = 0;
-    for (const Text& text : files_)
-      hash = XXH3_64bits_withSeed(text.name.data(), text.name.size(), hash + static_cast<uint64_t>(text.bytes));
-    return {"documents", size(), kByteValues, fmt::format("{:016x}", hash)};
-  }
-
  private:
   struct Text {
     std::string name;  ///< path in the folder
     int64_t bytes;
+    int64_t changed;  ///< a time
   };
+
+  DataIdentity find_identity() const override {
+    uint64_t hash = 0;
+    Checksum changed;
+    std::vector<BlockFile> files;
+    for (const Text& text : files_) {
+      hash = XXH3_64bits_withSeed(text.name.data(), text.name.size(), hash + static_cast<uint64_t>(text.bytes));
+      changed.add(&text.changed, sizeof(text.changed));
+      files.push_back({(root_ / text.name).string(), text.bytes});
+    }
+    DataIdentity identity{"documents", size(), kByteValues, fmt::format("{:016x}", hash)};
+    identity.blocks = hash_of_blocks(draw_blocks(files, block_key(identity)));
+    identity.versions = hex(changed.value());
+    return identity;
+  }
 
   int64_t tokens_of(int64_t sample) const override { return files_[static_cast<size_t>(sample)].bytes; }
 
@@ -94,8 +105,11 @@ class TextFolder : public Documents {
       if (!error && !entry->is_regular_file(error) && !error)
         throw UserError(fmt::format("not a regular file: {}", at.string()), ExitCode::data);
       if (error) break;
-      files_.push_back({at.lexically_relative(root_).string(), static_cast<int64_t>(entry->file_size(error))});
+      const auto bytes = static_cast<int64_t>(entry->file_size(error));
       if (error) break;
+      const int64_t changed = entry->last_write_time(error).time_since_epoch().count();
+      if (error) break;
+      files_.push_back({at.lexically_relative(root_).string(), bytes, changed});
     }
     if (error)
       throw UserError(fmt::format("cannot list the folder {}: {}: {}", root_.string(), at.string(), error.message()),

@@ -37,6 +37,7 @@ class TokenFile {
   TokenFile(std::unique_ptr<const DataFile> file, std::optional<int64_t> bits);
   TokenFile(const std::filesystem::path& path, std::optional<int64_t> bits) : TokenFile(open_local_file(path), bits) {}
 
+  const DataFile& file() const { return *file_; }
   const std::string& name() const { return file_->name(); }
   int64_t size() const { return layout_.tokens; }  ///< in tokens
   int64_t bits() const { return layout_.bits; }

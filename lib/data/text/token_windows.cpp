@@ -1,5 +1,6 @@
 #include "base/counted.h"
 #include "base/error.h"
+#include "data/file_blocks.h"
 #include "data/shards.h"
 #include "data/text/text_dataset.h"
 #include "data/text/token_file.h"
@@ -46,16 +47,19 @@ class TokenWindows : public TextDataset {
     const Part& part = part_of(sample);
     return fmt::format("{}, token {}", part.tokens->name(), (sample - part.first_window) * options_.context);
   }
-  DataIdentity identity() const override {
+
+ private:
+  DataIdentity find_identity() const override {
     uint64_t hash = 0;
+    std::vector<const DataFile*> files;
     for (const Part& part : files_) {
       const std::string name = std::filesystem::path(part.tokens->name()).filename().string();
       hash = XXH3_64bits_withSeed(name.data(), name.size(), hash + part.tokens->fingerprint());
+      files.push_back(&part.tokens->file());
     }
-    return {"tokens", size(), options_.vocabulary, fmt::format("{:016x}", hash)};
+    return with_files({"tokens", size(), options_.vocabulary, fmt::format("{:016x}", hash)}, files);
   }
 
- private:
   struct Part {
     std::unique_ptr<TokenFile> tokens;
     int64_t first_window;

@@ -293,6 +293,6 @@ TEST_CASE("the identity of packed data is that of its bytes") {
     pack(images, folder.path() / name, {}, no_report);
     return open_packed((folder.path() / name).string(), {})->identity();
   };
-  CHECK(identity(*one, "a.pack") == identity(*one, "b.pack"));
+  CHECK(!first_difference(identity(*one, "a.pack"), identity(*one, "b.pack")));
   CHECK(first_difference(identity(*one, "c.pack"), identity(*other, "d.pack")).has_value());
 }

@@ -23,6 +23,7 @@ class ProbeDataset : public ImageDataset {
   ProbeDataset(int64_t size, int64_t side) : size_(size), side_(side) {}
   std::set<int64_t> bad;
   std::map<int64_t, std::function<void()>> fails;  ///< by sample: called to throw an exception
+  std::string blocks, versions;                    ///< of its identity
   int64_t microseconds = 0;                        ///< mean delay per sample; the delay varies between 0 and twice this
   mutable std::atomic<int64_t> loads{0};
 
@@ -46,9 +47,10 @@ class ProbeDataset : public ImageDataset {
     pipeline.run({scratch.file.data(), side_, side_, side_ * 3}, key, destination, scratch.image);
   }
   std::string name_of(int64_t sample) const override { return "probe " + std::to_string(sample); }
-  DataIdentity identity() const override { return {"probe", size_, 10, ""}; }
 
  private:
+  DataIdentity find_identity() const override { return {"probe", size_, 10, "", blocks, versions}; }
+
   int64_t size_, side_;
 };
 

@@ -74,7 +74,7 @@ TEST_CASE("documents in a token file are cut to the context") {
   CHECK(text->name_of(2) == path + ", document 2");
 
   const auto before = text->identity();
-  CHECK(open_documents(path, {.context = 4, .vocabulary = 1000})->identity() == before);
+  CHECK(!first_difference(open_documents(path, {.context = 4, .vocabulary = 1000})->identity(), before));
   write_documents(path, {3, 8, 5, 6});
   CHECK(open_documents(path, {.context = 4, .vocabulary = 1000})->identity().content != before.content);
   fs::remove(folder / "train.ends");

@@ -1,6 +1,8 @@
 // A trainer's checkpoints: when they are saved, how write errors surface, and which one a run resumes from.
 #include "support/catch.h"
+#include "support/captured_log.h"
 #include "support/resuming.h"
+#include "unit/data/probe.h"
 
 #include <fstream>
 
@@ -19,6 +21,23 @@ void damage(const std::filesystem::path& file) {
   std::fstream bytes(file, std::ios::in | std::ios::out | std::ios::binary);
   bytes.seekp(-5, std::ios::end);
   bytes.put('!');
+}
+
+std::shared_ptr<const Dataset> with_bytes(const std::string& blocks, const std::string& versions) {
+  auto dataset = std::make_shared<ProbeDataset>(96, 8);
+  dataset->blocks = blocks, dataset->versions = versions;
+  return dataset;
+}
+
+/// Three steps of training, with an evaluation, on data with these bytes.
+Plan plan_on(std::shared_ptr<const Dataset> training, std::shared_ptr<const Dataset> evaluation) {
+  Plan plan = small_plan(3);
+  DataPlan held_out = plan.data;
+  plan.data.dataset = std::move(training);
+  held_out.dataset = std::move(evaluation);
+  held_out.shuffle = held_out.drop_last = false;
+  plan.evaluation = EvaluationPlan{.every_n_steps = 100, .at_end = true, .data = held_out};
+  return plan;
 }
 
 }  // namespace
@@ -125,6 +144,36 @@ TEST_CASE("another model, other data: resuming is refused with the differences")
     CHECK(error.code() == ExitCode::data);
     CHECK_THAT(error.what(), ContainsSubstring("samples") && ContainsSubstring("96") && ContainsSubstring("97"));
   }
+}
+
+TEST_CASE("D20: overwritten data is refused, a copy of it is noted, and so is other evaluation data") {
+  const TemporaryFolder folder;
+  CheckpointWriter writer({.root = folder / "checkpoints"});
+  train_part(plan_on(with_bytes("a", "1"), with_bytes("a", "1")), std::nullopt, &writer);
+  const ArchiveReader state = read_checkpoint(folder / "checkpoints" / "latest");
+  const auto warnings_of = [&](Plan plan) {
+    const CapturedLog log;
+    plan.steps = 4;
+    train_part(plan, std::nullopt, nullptr, &state);
+    return log.text();
+  };
+  CHECK(warnings_of(plan_on(with_bytes("a", "1"), with_bytes("a", "1"))).empty());
+  CHECK_THAT(warnings_of(plan_on(with_bytes("a", "2"), with_bytes("a", "1"))), ContainsSubstring("written anew"));
+  CHECK_THAT(warnings_of(plan_on(with_bytes("a", "1"), with_bytes("b", "1"))),
+             ContainsSubstring("the evaluation data is not the checkpoint's") &&
+                 ContainsSubstring("bytes in its files a → b"));
+  CHECK_THROWS_WITH(warnings_of(plan_on(with_bytes("b", "1"), with_bytes("a", "1"))),
+                    ContainsSubstring("the data is not what the checkpoint was trained on: bytes in its files a → b"));
+}
+
+TEST_CASE("data is not compared with what an older checkpoint does not have") {
+  const DataIdentity old = identity_from(Json{{"kind", "probe"}, {"samples", 96}, {"classes", 10}, {"content", ""}});
+  const DataIdentity now = with_bytes("a", "1")->identity();
+  CHECK(!first_difference(old, now));
+  CHECK(!has_other_versions(old, now));
+  CHECK(!first_difference(identity_from(to_json(now)), now));
+  CHECK(identity_from(to_json(now)).blocks == "a");
+  CHECK(identity_from(to_json(now)).versions == "1");
 }
 
 TEST_CASE("an evaluation interrupted by a stop is repeated on resume") {
