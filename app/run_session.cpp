@@ -183,7 +183,7 @@ class RunSession {
 
   /// An existing run directory is not changed until the trainer has loaded the state.
   void train() {
-    now_there_is_something_to_save();
+    handle_signals();  // from here on there is something to save
     const bool continues = start().folder.continues;
     auto& state = claimed_->state;
     if (!continues) open_run_directory();

@@ -15,12 +15,9 @@ static_assert(std::atomic<int>::is_always_lock_free);
 std::atomic<bool> save_requested{false};
 static_assert(std::atomic<bool>::is_always_lock_free);
 
-std::atomic<bool> nothing_to_save{false};
-
 void on_save_request(int) { save_requested = true; }
 
 void on_signal(int number) {
-  if (nothing_to_save) ::_exit(128 + number);
   // A scheduler may send USR1 first and TERM later, and a closed terminal sends HUP several times: only a second INT or
   // TERM ends the process at once.
   const auto is_notice = [](int each) { return each == SIGUSR1 || each == SIGHUP; };
@@ -45,28 +42,27 @@ void request_stop(int signal) {
 
 std::atomic<bool>& save_request() { return save_requested; }
 
+void handle_signals_at_start() {
+  struct sigaction action {};
+  action.sa_handler = on_save_request;
+  action.sa_flags = SA_RESTART;
+  ::sigaction(SIGUSR2, &action, nullptr);
+  std::signal(SIGPIPE, SIG_IGN);  // losing the reader of the output must not end the run
+  std::signal(SIGXFSZ, SIG_IGN);  // nor must a file size limit (ulimit -f): both become errors of the write call
+}
+
 void handle_signals() {
+  handle_signals_at_start();
   struct sigaction action {};
   action.sa_handler = on_signal;
   action.sa_flags = SA_RESTART;
   for (const int number : {SIGINT, SIGTERM, SIGUSR1}) ::sigaction(number, &action, nullptr);
   if (!is_ignored(SIGHUP)) ::sigaction(SIGHUP, &action, nullptr);
-  action.sa_handler = on_save_request;
-  ::sigaction(SIGUSR2, &action, nullptr);
   sigset_t held_back;
   sigemptyset(&held_back);
   for (const int number : {SIGUSR1, SIGUSR2}) sigaddset(&held_back, number);
   ::pthread_sigmask(SIG_UNBLOCK, &held_back, nullptr);
-  std::signal(SIGPIPE, SIG_IGN);  // losing the reader of the output must not end the run
-  std::signal(SIGXFSZ, SIG_IGN);  // nor must a file size limit (ulimit -f): both become errors of the write call
 }
-
-void handle_signals_at_start() {
-  nothing_to_save = true;
-  handle_signals();
-}
-
-void now_there_is_something_to_save() { nothing_to_save = false; }
 
 void reserve_standard_streams() {
   for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})

@@ -14,10 +14,8 @@ void request_stop(int signal);
 std::atomic<bool>& save_request();
 /// From here on. SIGUSR1 and SIGUSR2, which a launcher has held back until now, arrive.
 void handle_signals();
-/// The same, but while there is nothing to save, the first signal that asks for a stop ends the process at once.
+/// Only those that ask for no stop: while there is nothing to save, a stop may end the process at once.
 void handle_signals_at_start();
-/// Ends that time.
-void now_there_is_something_to_save();
 /// Opens /dev/null for standard streams that the caller closed. Call first: otherwise the next file opened would get
 /// such a descriptor and receive the console output.
 void reserve_standard_streams();

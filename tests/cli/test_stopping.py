@@ -223,7 +223,7 @@ def test_a_run_saves_although_its_terminal_is_gone(trainopt):
     out = trainopt.folder / "out"
     ours, theirs = pty.openpty()
     few = "logging.every_n_steps=100000"  # lines: nobody reads them
-    words = [PROGRAM, "run", "tiny.yaml", ENDLESS, few, "logging.progress=off", "--run-dir", "out"]
+    words = [PROGRAM, "run", "tiny.yaml", ENDLESS, few, "logging.progress=false", "--run-dir", "out"]
     process = subprocess.Popen(
         words,
         cwd=trainopt.folder,

@@ -16,6 +16,7 @@
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <zlib.h>
 
 using namespace trainopt;
 
@@ -296,4 +297,48 @@ TEST_CASE("flipped bits give a picture or a reason, never a crash") {
     bad += reason(flipped) != "";
   }
   CHECK(bad > 20);  // most flips in a JPEG only change the picture
+}
+
+namespace {
+
+void add_big_endian(std::vector<uint8_t>& bytes, uLong value) {
+  for (const int shift : {24, 16, 8, 0}) bytes.push_back(static_cast<uint8_t>(value >> shift));
+}
+
+void add_chunk(std::vector<uint8_t>& png, const char* kind, const std::vector<uint8_t>& data) {
+  add_big_endian(png, data.size());
+  const size_t checked = png.size();
+  png.insert(png.end(), kind, kind + 4);
+  png.insert(png.end(), data.begin(), data.end());
+  add_big_endian(png, crc32(0, png.data() + checked, static_cast<uInt>(png.size() - checked)));
+}
+
+/// 8 × 8 pixels of black, whose image data go on for so many bytes.
+std::vector<uint8_t> png_with_more(size_t more_bytes, uint8_t interlaced) {
+  const size_t rows = interlaced ? 8 * 25 + 7 : 8 * 25;  // 25 bytes a row; interlaced rows have a few more in all
+  std::vector<uint8_t> packed(compressBound(rows + more_bytes));
+  uLong bytes = packed.size();
+  const std::vector<uint8_t> zeros(rows + more_bytes);
+  REQUIRE(compress2(packed.data(), &bytes, zeros.data(), zeros.size(), 9) == Z_OK);
+  packed.resize(bytes);
+  std::vector<uint8_t> png{0x89, 'P', 'N', 'G', '\r', '\n', 0x1a, '\n'};
+  add_chunk(png, "IHDR", {0, 0, 0, 8, 0, 0, 0, 8, 8, 2, 0, 0, interlaced});
+  add_chunk(png, "IDAT", packed);
+  add_chunk(png, "IEND", {});
+  return png;
+}
+
+}  // namespace
+
+TEST_CASE("a PNG is not read beyond the rows that its header promises") {
+  for (const uint8_t interlaced : {0, 1}) {
+    std::vector<uint8_t> png = png_with_more(64 << 20, interlaced);
+    REQUIRE(png.size() > 40'000);
+    png.resize(40'000);  // whoever reads on finds a truncated file
+    CHECK(reason(png) == "");
+    CHECK(reason(png_with_more(0, interlaced)) == "");
+    std::vector<uint8_t> cut = png_with_more(0, interlaced);
+    cut.resize(cut.size() - 20);  // within the image data
+    CHECK(reason(cut) != "");
+  }
 }
