@@ -3,8 +3,7 @@
 #include "app/signals.h"
 #include "base/error.h"
 #include "base/log.h"
-
-#include <csignal>
+#include "base/stop_reasons.h"
 
 namespace trainopt {
 namespace {
@@ -25,7 +24,7 @@ void FolderWatch::look() {
   if (name == HeldFolder::Name::taken && stop_signal() == 0) {
     log_warning("{} is another folder now, so the run ends; it saves in its own, which is {}", run_dir_.string(),
                 folder_.now().string());
-    request_stop(SIGTERM);
+    request_stop(kFolderTaken);
   }
 }
 

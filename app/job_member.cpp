@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "base/print.h"
 #include "base/program_files.h"
+#include "base/sha256.h"
 #include "device/process.h"
 
 #include <torch/version.h>
@@ -43,12 +44,14 @@ RendezvousOptions rendezvous_options(const Launch& launch, double timeout_s) {
 
 /// Without a key, a store that other machines can reach believes whoever writes to it.
 void say_if_open(const Launch& launch) {
-  const bool reachable = !launch.position.one_machine() || launch.launcher_serves_store;
+  const std::string address = launch.master_address.value_or("127.0.0.1");
+  const bool is_own = address.starts_with("127.") || address == "localhost" || address == "::1";
+  const bool reachable = !launch.position.one_machine() || launch.launcher_serves_store || !is_own;
   if (launch.position.is_first() && launch.position.ranks > 1 && reachable && launch.key.empty())
     log_warning(
         "whoever reaches port {} of {} can disturb this job or end it; to refuse others' messages, set {} to the same "
         "secret for all ranks",
-        launch.master_port.value_or(0), launch.master_address.value_or("this machine"), kKeyVariable);
+        launch.master_port.value_or(0), address, kKeyVariable);
 }
 
 RendezvousOptions for_measurement(RendezvousOptions options) {
@@ -82,7 +85,7 @@ JobMember::JobMember(const Launch& launch, double timeout_s, std::string recipes
 }
 
 JobMember::JobMember(RendezvousOptions rendezvous, std::string recipes)
-    : position_(rendezvous.position), communicator_(make_single_communicator()) {
+    : position_(rendezvous.position), key_(rendezvous.key), communicator_(make_single_communicator()) {
   if (position_.ranks == 1) return;
   job_ = std::make_unique<Job>(
       std::move(rendezvous), RankFacts{.recipe = std::move(recipes),
@@ -92,6 +95,10 @@ JobMember::JobMember(RendezvousOptions rendezvous, std::string recipes)
                                        .cpus = allowed_cpus()});
   // For the processes of arms, which join their counterparts in this job's store.
   if (!job_->key().empty()) ::setenv(kKeyVariable, job_->key().c_str(), /*overwrite=*/1);
+}
+
+std::string JobMember::mark() const {
+  return key_.empty() ? "" : in_hex(hmac_sha256(key_, "run directory")).substr(0, 16);
 }
 
 std::optional<int> JobMember::cores() const {
@@ -161,12 +168,15 @@ void JobMember::finish_with_other_ranks() {
 
 void JobMember::exit_without_other_ranks(int code) {
   std::promise<void> left;
-  std::thread([&] {  // may never return: the store of a stopped rank does not answer the goodbye
-    job_.reset();
-    left.set_value();
-  })
-      .detach();
-  left.get_future().wait_for(is_first() ? kExitWait : kExitWait / 5);  // rank 0 lets the others read why first
+  try {
+    std::thread([&] {  // may never return: the store of a stopped rank does not answer the goodbye
+      job_.reset();
+      left.set_value();
+    })
+        .detach();
+    left.get_future().wait_for(is_first() ? kExitWait : kExitWait / 5);  // rank 0 lets the others read why first
+  } catch (const std::system_error&) {  // named recovery: without a thread the others find out by themselves
+  }
   flush_log();
   std::fflush(stdout);
   ::_exit(code);

@@ -25,6 +25,8 @@ class JobMember {
   bool is_first() const { return position_.is_first(); }
   bool is_single() const { return !job_; }
   const Restarts& restarts() const { return restarts_; }
+  /// The same for all attempts of a job that has a key, and for no other job; empty without a key.
+  std::string mark() const;
   /// This rank's share of the machine's cores; null for a single process, which uses all that it may.
   std::optional<int> cores() const;
   const std::shared_ptr<Communicator>& communicator() const { return communicator_; }
@@ -60,6 +62,7 @@ class JobMember {
 
  private:
   RankPosition position_;
+  std::string key_;  ///< as the launcher or the user gave it
   Restarts restarts_;
   std::unique_ptr<Job> job_;
   std::shared_ptr<Communicator> communicator_;

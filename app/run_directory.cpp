@@ -54,12 +54,7 @@ std::string resume_of(const Recipe& recipe, bool restarted) {
 bool is_checkpoint_of(const fs::path& run_dir, const fs::path& checkpoint) {
   // Folders are compared, not their names: `checkpoints` may be a link to another disk or be mounted twice.
   std::error_code error;
-  const auto same = [&](const fs::path& left, const fs::path& right) { return fs::equivalent(left, right, error); };
-  for (fs::path folder = fs::canonical(checkpoint, error); folder.has_relative_path();) {
-    folder = folder.parent_path();
-    if (same(folder, run_dir) || same(folder, checkpoints_in(run_dir))) return true;
-  }
-  return false;
+  return fs::equivalent(fs::canonical(checkpoint, error).parent_path(), checkpoints_in(run_dir), error);
 }
 
 void require_unused(const fs::path& folder) {

@@ -1,6 +1,7 @@
 #include "app/run_end.h"
 
 #include "base/counted.h"
+#include "base/stop_reasons.h"
 #include "base/units.h"
 #include "checkpoint/store.h"
 
@@ -24,12 +25,14 @@ RunEnd end_of_run(const RunOutcome& outcome, const Plan& plan, const std::option
                   int64_t restarts) {
   const std::string steps = counted(outcome.steps, "step"),
                     with = restarts > 0 ? fmt::format(", with {}", counted(restarts, "restart")) : "";
-  if (outcome.stopped_by_signal != 0)
-    return {
-        "stopped",
-        fmt::format("by signal {} after {}{}{}", outcome.stopped_by_signal, steps, with,
-                    saved_step == outcome.steps ? fmt::format(", saved as {}", checkpoint_name(outcome.steps)) : ""),
-        128 + outcome.stopped_by_signal};
+  if (outcome.stopped_by_signal != 0) {
+    const std::string saved =
+        saved_step == outcome.steps ? fmt::format(", saved as {}", checkpoint_name(outcome.steps)) : "";
+    if (outcome.stopped_by_signal == kFolderTaken)
+      return {"stopped", fmt::format("after {}{}{}", steps, with, saved), static_cast<int>(ExitCode::storage)};
+    return {"stopped", fmt::format("by signal {} after {}{}{}", outcome.stopped_by_signal, steps, with, saved),
+            128 + outcome.stopped_by_signal};
+  }
   if (goal_of(plan.train.target))
     return {"done", fmt::format("after {}{}{}", steps, with, target_text(outcome, plan)), 0};
   return {"done",

@@ -21,6 +21,7 @@
 
 #include <unistd.h>
 
+#include <cerrno>
 #include <cmath>
 
 namespace trainopt {
@@ -104,6 +105,12 @@ RunReport::Records::Records(const Plan& plan, const std::filesystem::path& run_d
 RunReport::RunReport(const Plan& plan, std::filesystem::path run_dir, const OutputOptions& output,
                      std::function<void(const char*, int64_t)> progress)
     : plan_(plan), run_dir_(std::move(run_dir)), output_(output), progress_(std::move(progress)) {}
+
+void RunReport::refuse_links(const std::filesystem::path& run_dir) {
+  for (const char* name : {kMetricsJsonl, kMetricsCsv, kRanks, kEvaluations, kNonfinite})
+    if (path_status(run_dir / name, ExitCode::storage).kind == PathKind::link)
+      throw FileError("write", run_dir / name, ELOOP, ExitCode::storage);
+}
 
 void RunReport::open(const std::optional<RecordsSoFar>& so_far, const Recipe& recipe,
                      const std::vector<std::string>& energy_gpus) {

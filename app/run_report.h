@@ -36,6 +36,8 @@ class RunReport : public RunListener {
   RunReport(const Plan& plan, std::filesystem::path run_dir, const OutputOptions& output,
             std::function<void(const char*, int64_t)> progress);
 
+  /// Throws UserError(storage) if a record file is a symbolic link, before anything is changed.
+  static void refuse_links(const std::filesystem::path& run_dir);
   /// Opens the record files. `so_far` describes the records of an existing run directory; null for a new one.
   /// `energy_gpus` are the PCI bus ids of the GPUs whose energy is measured; empty: only this rank's.
   void open(const std::optional<RecordsSoFar>& so_far, const Recipe& recipe,

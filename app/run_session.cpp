@@ -202,6 +202,7 @@ class RunSession {
 
   void open_run_directory() {
     if (!member_.is_first()) return;
+    RunReport::refuse_links(run_dir());
     prepare_run_directory(start(), so_far_ ? std::optional(so_far_->step) : std::nullopt, recipe_, plan_);
     report_->open(so_far_, recipe_, energy_gpus_);
   }
@@ -247,7 +248,7 @@ class RunSession {
       const auto other = folder_watch_->corrected(end);
       return other ? Json{other->reason, other->exit_code} : Json();
     });
-    if (!corrected.is_null()) end = {end.status, corrected.at(0), corrected.at(1)};
+    if (!corrected.is_null()) end = {end.status, corrected.at(0), static_cast<int>(code_of_peer(corrected.at(1)))};
     return end;
   }
 

@@ -84,12 +84,13 @@ void require_run_dir(const Recipe& recipe, const Restarts& restarts) {
 }
 
 /// Runs on rank 0 only.
-void claim_run_directory(const Recipe& recipe, const Restarts& restarts, Plan& plan, ClaimedRun& claimed) {
+void claim_run_directory(const Recipe& recipe, const Restarts& restarts, const std::string& job, Plan& plan,
+                         ClaimedRun& claimed) {
   require_run_dir(recipe, restarts);
   RunStart& start = claimed.start;
   start.folder = choose_run_directory(recipe, restarts.done > 0);
   claimed.folder = std::make_unique<HeldFolder>(start.folder.path);
-  claimed.lock.emplace(start.folder.path);
+  claimed.lock.emplace(start.folder.path, job, restarts.done > 0 && start.folder.continues && !job.empty());
   if (!start.folder.continues) require_unused(start.folder.path);  // again: another start may have been faster
   log_to_file(start.folder.path / "run.log");
   if (start.folder.continues) remove_drafts(start.checkpoints());
@@ -109,7 +110,7 @@ void claim_run_directory(const Recipe& recipe, const Restarts& restarts, Plan& p
 ClaimedRun claim_run(const Recipe& recipe, Plan& plan, JobMember& member) {
   ClaimedRun claimed;
   claimed.start = start_from(member.from_rank_0("start", [&] {
-    claim_run_directory(recipe, member.restarts(), plan, claimed);
+    claim_run_directory(recipe, member.restarts(), member.mark(), plan, claimed);
     return to_json(claimed.start);
   }));
   if (!claimed.folder) claimed.folder = std::make_unique<HeldFolder>(claimed.start.folder.path);

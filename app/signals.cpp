@@ -1,5 +1,7 @@
 #include "app/signals.h"
 
+#include "base/stop_reasons.h"
+
 #include <cerrno>
 #include <csignal>
 
@@ -20,7 +22,7 @@ void on_save_request(int) { save_requested = true; }
 void on_signal(int number) {
   // A scheduler may send USR1 first and TERM later, and a closed terminal sends HUP several times: only a second INT or
   // TERM ends the process at once.
-  const auto is_notice = [](int each) { return each == SIGUSR1 || each == SIGHUP; };
+  const auto is_notice = [](int each) { return each == SIGUSR1 || each == SIGHUP || each == kFolderTaken; };
   const int before = requested.exchange(is_notice(number) && requested != 0 ? requested.load() : number);
   if (!is_notice(number) && before != 0 && !is_notice(before)) ::_exit(128 + number);
 }
@@ -35,15 +37,19 @@ bool is_ignored(int number) {
 
 const std::atomic<int>& stop_signal() { return requested; }
 
-void request_stop(int signal) {
+void request_stop(int reason) {
   int none = 0;
-  requested.compare_exchange_strong(none, signal);
+  requested.compare_exchange_strong(none, reason);
 }
 
 std::atomic<bool>& save_request() { return save_requested; }
 
 void handle_signals_at_start() {
   struct sigaction action {};
+  if (::getpid() == 1) {  // of a container: the kernel drops signals that it does not handle
+    action.sa_handler = [](int number) { ::_exit(128 + number); };
+    for (const int number : {SIGINT, SIGTERM, SIGUSR1}) ::sigaction(number, &action, nullptr);
+  }
   action.sa_handler = on_save_request;
   action.sa_flags = SA_RESTART;
   ::sigaction(SIGUSR2, &action, nullptr);

@@ -8,8 +8,8 @@ namespace trainopt {
 
 /// 0 until a signal asks for a stop, then its number.
 const std::atomic<int>& stop_signal();
-/// As if this signal had come, unless one has.
-void request_stop(int signal);
+/// As if a signal had come, unless one has.
+void request_stop(int reason);
 /// Set by SIGUSR2; cleared by whoever saves the checkpoint.
 std::atomic<bool>& save_request();
 /// From here on. SIGUSR1 and SIGUSR2, which a launcher has held back until now, arrive.

@@ -59,6 +59,7 @@ class ArmHostProcess {
                                                          .external_store = true,
                                                          .job = spec.rendezvous->job,
                                                          .key = launch_.key,
+                                                         .made_key = true,
                                                          .port_folder = {},
                                                          .timeout_s = spec.recipe.parallel.timeout.seconds,
                                                          .kept = "complete blocks measured before are kept"},

@@ -61,9 +61,9 @@ HeldFolder::Name HeldFolder::name() const {
   if (::fstat(fd_, &mine) != 0) return Name::leads_here;
   const bool is_free = ::stat(path_.c_str(), &named) != 0;
   if (is_free && errno != ENOENT && errno != ENOTDIR) return Name::leads_here;
+  if (!is_free && is_same(mine, named)) return Name::leads_here;
   if (mine.st_nlink == 0) return Name::no_folder;
-  if (is_free) return Name::gone;
-  return is_same(mine, named) ? Name::leads_here : Name::taken;
+  return is_free ? Name::gone : Name::taken;
 }
 
 std::filesystem::path HeldFolder::now() const {

@@ -49,8 +49,9 @@ uintptr_t page_bytes() { return static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
 /// Puts pages of zeros from `address` to the end of its range. False if it lies in none.
 bool read_as_zeros(uintptr_t address) {
   for (MappedRange* range = all_ranges.load(); range != nullptr; range = range->next) {
-    const uintptr_t end = range->end.load();
-    if (address < range->begin.load() || address >= end) continue;
+    // In the opposite order of the writes, so that both belong to one mapping or the range is taken for empty.
+    const uintptr_t begin = range->begin.load(), end = range->end.load();
+    if (begin == 0 || address < begin || address >= end || range->begin.load() != begin) continue;
     const uintptr_t page = address - address % page_bytes();
     // The count first: whoever reads zeros must find it.
     if (!range->reads_zeros.exchange(true)) ++ranges_with_zeros;
@@ -96,15 +97,15 @@ MappedRange* take_range(const MappedFile& file) {
     pool().unused.pop_back();
   }
   range->file = &file;
-  range->begin = begin;
   range->end = begin + (file.bytes().size() + page_bytes() - 1) / page_bytes() * page_bytes();
+  range->begin = begin;
   return range;
 }
 
 void give_back(MappedRange& range) {
   const std::lock_guard lock(pool().mutex);
-  range.end = 0;
   range.begin = 0;
+  range.end = 0;
   if (range.reads_zeros.exchange(false)) --ranges_with_zeros;
   range.file = nullptr;
   pool().unused.push_back(&range);

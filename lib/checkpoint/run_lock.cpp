@@ -34,9 +34,16 @@ bool take(File& file, const std::filesystem::path& run_dir) {
 
 }  // namespace
 
-RunLock::RunLock(const std::filesystem::path& run_dir) : file_(File::append_to(run_dir / ".lock")) {
+RunLock::RunLock(const std::filesystem::path& run_dir, const std::string& job, bool again)
+    : file_(File::append_to(run_dir / ".lock")) {
   if (!take(file_, run_dir)) return;
-  const std::string holder = fmt::format("{} {}\n", host_name(), ::getpid());
+  std::string host, process, last_job;
+  std::istringstream(read_file(file_.path(), ExitCode::storage, kMaxLockFileBytes)) >> host >> process >> last_job;
+  if (again && last_job != job)
+    throw UserError(
+        fmt::format("{} is not the folder in which this job began, so it does not go on there", run_dir.string()),
+        ExitCode::storage);
+  const std::string holder = fmt::format("{} {}{}\n", host_name(), ::getpid(), job.empty() ? "" : " " + job);
   file_.truncate(0);
   file_.append(holder.data(), holder.size());
 }

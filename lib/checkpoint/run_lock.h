@@ -4,15 +4,17 @@
 #include "base/file_calls.h"
 
 #include <filesystem>
+#include <string>
 
 namespace trainopt {
 
 /// Holds `<run_dir>/.lock` until destroyed. The kernel releases the lock when the process dies, however it dies.
 class RunLock {
  public:
-  /// Throws UserError: `recipe` naming the host and process that hold the lock; `storage` if the file cannot be
-  /// written.
-  explicit RunLock(const std::filesystem::path& run_dir);
+  /// `job`: a mark of the job, kept in the file; `again`: the last holder must have had the same one. Throws UserError:
+  /// `recipe` naming the host and process that hold the lock; `storage` if the file cannot be written, or if the last
+  /// holder was another job.
+  explicit RunLock(const std::filesystem::path& run_dir, const std::string& job = "", bool again = false);
 
  private:
   File file_;

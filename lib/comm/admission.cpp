@@ -121,7 +121,7 @@ std::vector<Json> admit(c10d::Store& store, const RendezvousOptions& options, co
   if (options.position.is_first()) return admit_all(store, options, port_file);
   const Json answer = wait_for_answer(store, options);
   if (const auto why_not = answer.at("why_not").get<std::string>(); !why_not.empty())
-    throw PeerFailed(why_not, static_cast<ExitCode>(answer.at("code").get<int>()));
+    throw PeerFailed(why_not, code_of_peer(answer.at("code").get<int>()));
   return answer.at("facts").get<std::vector<Json>>();
 }
 

@@ -72,7 +72,7 @@ std::string explanation(const Findings& found, const LostRank& lost, const Rende
 }  // namespace
 
 Job::Job(RendezvousOptions options, RankFacts mine)
-    : options_(std::move(options)), rendezvous_(join_rendezvous(options_)), store_(rendezvous_.store) {
+    : options_(std::move(options)), rendezvous_(join_rendezvous(options_)), store_(rendezvous_.part.store) {
   const RankPosition& position = options_.position;
   if (store_->add(rank_key("claimed", position.rank), 1) > 1)
     throw UserError(
@@ -106,7 +106,8 @@ RendezvousOptions Job::rendezvous_of(const std::string& name) const {
   options.address = rendezvous_.address;
   options.port = rendezvous_.port;
   options.external_store = true;
-  options.key = rendezvous_.key;
+  options.key = rendezvous_.part.key;
+  options.made_key = true;
   options.job += "/" + name;
   return options;
 }
@@ -117,8 +118,12 @@ bool Job::report_failure(ExitCode code, const std::string& message) {
   try {
     return with_timeout(kHeartbeatTimeoutS, [store = explain_store_, report] {
       const bool first = store->add("failing", 1) == 1;
-      if (first) store->set(kFailure, report);
-      return first;
+      // Anybody can add to a number, so the first one's report must also come.
+      for (const auto began = Clock::now(); !first && seconds_since(began) < kHeartbeatTimeoutS / 2;
+           std::this_thread::sleep_for(kPollInterval))
+        if (store->check({kFailure})) return false;
+      store->set(kFailure, report);
+      return true;
     });
   } catch (const std::exception& error) {  // rank 0 is gone, so the others cannot be notified
     log_debug("reporting the failure: {}", error.what());
@@ -138,10 +143,9 @@ void Job::explain(const LostRank& lost) {
   }
   if (found.failure) {
     const Json json = parse_json(*found.failure);
-    const int code = json.at("code").get<int>();
     throw PeerFailed(
         fmt::format("rank {} failed: {}", json.at("rank").get<int64_t>(), json.at("message").get<std::string>()),
-        code > 0 && code < 128 ? static_cast<ExitCode>(code) : ExitCode::peer);
+        code_of_peer(json.at("code").get<int>()));
   }
   const std::string sentence = explanation(found, lost, options_);
   if (!found.first) throw PeerFailed(sentence, ExitCode::peer);

@@ -35,8 +35,8 @@ class Job {
   /// Cores for this rank: its own if the launcher has divided the machine's cores, otherwise its share of the cores
   /// that several ranks may use.
   int64_t cores() const { return cores_; }
-  /// The job's secret; empty if it has none.
-  const std::string& key() const { return rendezvous_.key; }
+  /// The key made for this job's part of the store; empty if it has none.
+  const std::string& key() const { return rendezvous_.part.key; }
 
   /// Records this rank's progress, for the others to read if it falls silent. `stage` must be a string literal.
   /// Wait-free; call from one thread only.

@@ -149,7 +149,7 @@ std::string notice_of_unused_tasks(LaunchVariables& variables) {
 
 std::string key_in(const std::map<std::string, std::string>& environment) {
   const auto found = environment.find(kKeyVariable);
-  if (found == environment.end()) return "";
+  if (found == environment.end() || found->second.empty()) return "";
   if (found->second.size() < kMinKeyLength)
     throw UserError(
         fmt::format("{} must have at least {} characters, which nobody can guess; make one by: openssl rand "

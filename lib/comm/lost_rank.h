@@ -25,6 +25,11 @@ class PeerFailed : public UserError {
   using UserError::UserError;
 };
 
+/// A failure's code as another rank has written it. Nothing makes a failure a success.
+inline ExitCode code_of_peer(int written) {
+  return written > 0 && written < 128 ? static_cast<ExitCode>(written) : ExitCode::peer;
+}
+
 /// Runs a call into c10d and turns any exception but a GPU fault into LostRank.
 template <class Call>
 auto or_lost_rank(Call call) {

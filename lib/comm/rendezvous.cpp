@@ -9,6 +9,7 @@
 #include "comm/with_timeout.h"
 
 #include <arpa/inet.h>
+#include <netdb.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -16,7 +17,7 @@
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include <cerrno>
-#include <cstring>
+#include <memory>
 #include <thread>
 
 namespace trainopt {
@@ -24,8 +25,7 @@ namespace {
 
 constexpr auto kPollInterval = std::chrono::milliseconds(20);
 constexpr const char* kLocalAddress = "127.0.0.1";
-constexpr const char* kServed = "served";  ///< rank 0's mark in its store
-constexpr double kAnswerTimeoutS = 2;      ///< of a port that may be another program's
+constexpr double kAnswerTimeoutS = 2;  ///< of a port that may be another program's
 
 [[noreturn]] void fail(const std::string& sentence) { throw UserError(sentence, ExitCode::peer); }
 
@@ -40,22 +40,28 @@ uint16_t port_of(int socket) {
   return ntohs(address.sin_port);
 }
 
-/// A socket that listens on 127.0.0.1 alone; c10d's own would listen on all of the machine's addresses.
-int listen_locally(int port) {
-  const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  const int on = 1;
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(static_cast<uint16_t>(port));
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  if (fd >= 0 && ::setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) == 0 &&
-      ::bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0 && ::listen(fd, SOMAXCONN) == 0)
-    return fd;
-  const int reason = errno;
-  if (fd >= 0) ::close(fd);
-  fail(reason == EADDRINUSE
-           ? fmt::format("the port is in use; set another MASTER_PORT: {}", port)
-           : fmt::format("rank 0 cannot listen at {}:{}: {}", kLocalAddress, port, std::strerror(reason)));
+/// A socket that listens at this address alone; c10d's own would listen at all of the machine's addresses.
+int listen_at(const std::string& host, int port) {
+  addrinfo hints{}, *list = nullptr;
+  hints.ai_socktype = SOCK_STREAM;
+  const std::string service = std::to_string(port);
+  const bool resolved = ::getaddrinfo(host.c_str(), service.c_str(), &hints, &list) == 0;
+  const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> owned(resolved ? list : nullptr, &::freeaddrinfo);
+  int reason = 0;
+  for (const addrinfo* each = owned.get(); each; each = each->ai_next) {
+    const int fd = ::socket(each->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    const int on = 1;
+    if (fd >= 0 && ::setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) == 0 &&
+        ::bind(fd, each->ai_addr, each->ai_addrlen) == 0 && ::listen(fd, SOMAXCONN) == 0)
+      return fd;
+    reason = errno;
+    if (fd >= 0) ::close(fd);
+  }
+  fail(
+      reason == EADDRINUSE
+          ? fmt::format("the port is in use; set another MASTER_PORT: {}", port)
+          : fmt::format("rank 0 cannot listen at MASTER_ADDR and MASTER_PORT; check that they name this machine: {}:{}",
+                        host, port));
 }
 
 c10::intrusive_ptr<c10d::TCPStore> serve(const std::string& address, int port, bool locally, double timeout_s) {
@@ -65,8 +71,8 @@ c10::intrusive_ptr<c10d::TCPStore> serve(const std::string& address, int port, b
   options.waitWorkers = false;
   options.timeout = milliseconds(timeout_s);
   if (locally) {
-    options.masterListenFd = listen_locally(port);  // closed by c10d
-    options.port = port_of(*options.masterListenFd);
+    options.masterListenFd = listen_at(address, port);  // closed by c10d
+    if (port == 0) options.port = port_of(*options.masterListenFd);
   }
   try {
     return c10::make_intrusive<c10d::TCPStore>(address, options);
@@ -98,19 +104,51 @@ c10::intrusive_ptr<c10d::TCPStore> join(const std::string& address, int port, do
   }
 }
 
-/// The job's part of the store. Its values are sealed if the job has a key.
-c10::intrusive_ptr<c10d::Store> part_of(c10::intrusive_ptr<c10d::Store> store, const RendezvousOptions& options,
-                                        const std::string& key) {
+c10::intrusive_ptr<c10d::Store> sealed_part(c10::intrusive_ptr<c10d::Store> store, const std::string& prefix,
+                                            const std::string& key) {
   if (!key.empty()) store = sealed_store(std::move(store), key);
-  return c10::make_intrusive<c10d::PrefixStore>("trainopt/" + options.job, std::move(store));
+  return c10::make_intrusive<c10d::PrefixStore>(prefix, std::move(store));
+}
+
+/// What rank 0 says in the open before all else: a number used once, and a proof that it has the same key.
+std::string said_by_rank_0(const c10::intrusive_ptr<c10d::Store>& store, const std::string& name, double timeout_s) {
+  try {
+    return with_timeout(timeout_s, [store, name] { return store->get_to_str(name); });
+  } catch (const std::exception& error) {  // named recovery: c10d has no specific exception type
+    if (is_out_of_threads(error)) throw;
+    fail(fmt::format("rank 0 did not answer within {:g} s (parallel.timeout)", timeout_s));
+  }
+}
+
+/// The job's part of the store. If the job has a key, its values are sealed by one that is made of it for this attempt
+/// alone, so that nothing of another job with the same key is believed.
+StorePart part_of(c10::intrusive_ptr<c10d::Store> store, const RendezvousOptions& options, const std::string& key) {
+  const std::string prefix = "trainopt/" + options.job, name = prefix + "/sealed";
+  if (options.made_key) return {sealed_part(std::move(store), prefix, key), key};
+  const auto proof = [&](const std::string& number) {
+    return key.empty() ? std::string("none") : in_hex(hmac_sha256(key, "proof " + number));
+  };
+  std::string number = random_key();
+  if (options.position.is_first()) {
+    store->set(name, number + " " + proof(number));
+  } else {
+    const std::string said = said_by_rank_0(store, name, options.timeout_s);
+    number = said.substr(0, said.find(' '));
+    if (said != number + " " + proof(number))
+      throw UserError(
+          fmt::format("TRAINOPT_JOB_KEY differs between rank 0 and rank {}; give all ranks the same or none",
+                      options.position.rank),
+          ExitCode::recipe);
+  }
+  const std::string made = key.empty() ? "" : in_hex(hmac_sha256(key, "seal " + number));
+  return {sealed_part(std::move(store), prefix, made), made};
 }
 
 /// Rank 0 listens on a free port and publishes it, with a key of its own if the job has none.
 Rendezvous publish(const RendezvousOptions& options, const PortFile& file) {
   const std::string key = options.key.empty() ? random_key() : options.key;
   const auto tcp = serve(kLocalAddress, 0, /*locally=*/true, options.timeout_s);
-  Rendezvous mine{part_of(tcp, options, key), kLocalAddress, tcp->getPort(), key, file.path()};
-  mine.store->set(kServed, "1");
+  Rendezvous mine{part_of(tcp, options, key), kLocalAddress, tcp->getPort(), file.path()};
   file.write({mine.port, options.key.empty() ? key : ""});
   return mine;
 }
@@ -132,10 +170,11 @@ std::optional<Rendezvous> try_published(const PortFile::Contents& found, const R
   if (!can_connect(found.port)) return std::nullopt;
   const std::string key = options.key.empty() ? found.key : options.key;
   try {
-    auto store = part_of(join(kLocalAddress, found.port, kAnswerTimeoutS), options, key);
-    if (!with_timeout(kAnswerTimeoutS, [store] { return store->check({kServed}); })) return std::nullopt;
-    store->setTimeout(milliseconds(options.timeout_s));
-    return Rendezvous{std::move(store), kLocalAddress, found.port, key, {}};
+    RendezvousOptions soon = options;
+    soon.timeout_s = kAnswerTimeoutS;
+    StorePart part = part_of(join(kLocalAddress, found.port, kAnswerTimeoutS), soon, key);
+    part.store->setTimeout(milliseconds(options.timeout_s));
+    return Rendezvous{std::move(part), kLocalAddress, found.port, {}};
   } catch (const std::exception& error) {  // named recovery: the file is read again
     log_debug("port {}: {}", found.port, error.what());
     return std::nullopt;
@@ -163,13 +202,11 @@ Rendezvous join_rendezvous(const RendezvousOptions& options) {
     const PortFile file(options.port_folder, options.job);
     return options.position.is_first() ? publish(options, file) : join_published(options, file);
   }
-  // Launchers give the machine's own name even if all ranks are on it.
-  const bool here = options.position.one_machine() && !options.external_store;
-  const std::string address = here ? kLocalAddress : *options.address;
+  const bool locally = options.position.one_machine();
   const auto store = options.position.is_first() && !options.external_store
-                         ? serve(address, options.port, here, options.timeout_s)
-                         : join(address, options.port, options.timeout_s);
-  return {part_of(store, options, options.key), address, store->getPort(), options.key, {}};
+                         ? serve(*options.address, options.port, locally, options.timeout_s)
+                         : join(*options.address, options.port, options.timeout_s);
+  return {part_of(store, options, options.key), *options.address, store->getPort(), {}};
 }
 
 }  // namespace trainopt

@@ -17,21 +17,28 @@ struct RendezvousOptions {
   bool external_store = false;         ///< the launcher serves the store at this port (torchrun)
   std::string job;                     ///< identifies the job on this machine and in this store
   std::string key;                     ///< the job's secret; empty: its store accepts everybody's values
+  bool made_key = false;               ///< the key is that of another job's part, of which this job is a part
   std::filesystem::path port_folder;   ///< for temporary files, where the port file is
   double timeout_s = 600;
   std::string kept = "the newest checkpoint is unaffected";  ///< what outlives a lost rank, for its message
 };
 
-/// The store, and where other processes of the job can join it.
-struct Rendezvous {
+/// A job's part of a store, and the key made for it; the key is empty if everybody's values are accepted.
+struct StorePart {
   c10::intrusive_ptr<c10d::Store> store;
+  std::string key;
+};
+
+/// Where the ranks have met, and where other processes of the job can join them.
+struct Rendezvous {
+  StorePart part;
   std::string address;
   int port = 0;
-  std::string key;                  ///< as in RendezvousOptions, or as rank 0 has chosen it
   std::filesystem::path port_file;  ///< to be removed by rank 0 once all ranks have joined; empty: none
 };
 
-/// If all ranks are on this machine, rank 0 listens on 127.0.0.1 only. Throws UserError: `peer` if the port is in use,
+/// If all ranks are on this machine, rank 0 listens at `address` only, or on 127.0.0.1. Throws UserError: `recipe` if
+/// this rank's key is not that of rank 0; `peer` if the port is in use,
 /// the address cannot be resolved or reached, or rank 0 does not appear in time; `storage` if there is no folder for
 /// the port file.
 Rendezvous join_rendezvous(const RendezvousOptions& options);

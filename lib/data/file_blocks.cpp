@@ -3,6 +3,7 @@
 #include "base/checksum.h"
 #include "base/error.h"
 #include "base/file_calls.h"
+#include "base/helping_threads.h"
 #include "base/philox.h"
 #include "data/sampler.h"
 
@@ -14,7 +15,6 @@
 #include <array>
 #include <atomic>
 #include <iterator>
-#include <thread>
 
 namespace trainopt {
 namespace {
@@ -76,10 +76,7 @@ std::string hash_of_blocks(const std::vector<BlockPlace>& places) {
   const auto work = [&] {
     for (size_t i = next++; i < places.size(); i = next++) hashes[i] = hash_of_block(places[i]);
   };
-  std::vector<std::thread> threads;
-  for (size_t i = 1; i < std::min(kMostThreads, places.size() / kPlacesOfThread); ++i) threads.emplace_back(work);
-  work();
-  for (auto& thread : threads) thread.join();
+  with_helping_threads(std::min(kMostThreads - 1, places.size() / kPlacesOfThread), work);
   return hex(XXH3_64bits(hashes.data(), hashes.size() * sizeof(hashes[0])));
 }
 

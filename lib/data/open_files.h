@@ -1,6 +1,7 @@
 // Opens the files of a data set: remote ones several at a time, because each takes a few round trips to the server.
 #pragma once
 
+#include "base/helping_threads.h"
 #include "storage/data_files.h"
 
 #include <algorithm>
@@ -9,8 +10,6 @@
 #include <memory>
 #include <string>
 #include <string_view>
-#include <system_error>
-#include <thread>
 #include <vector>
 
 namespace trainopt {
@@ -33,14 +32,7 @@ auto open_files(DataFiles& files, std::string_view ending, const std::string& pa
         has_failed = true;
       }
   };
-  {
-    std::vector<std::jthread> threads;  // joined at the end
-    try {
-      for (size_t i = 1; i < std::min(kThreads, names.size()) && is_remote(path); ++i) threads.emplace_back(work);
-    } catch (const std::system_error&) {  // named recovery: those that there are do the work
-    }
-    work();
-  }
+  with_helping_threads(is_remote(path) && names.size() > 1 ? std::min(kThreads, names.size()) - 1 : 0, work);
   for (const auto& failure : failures)
     if (failure) std::rethrow_exception(failure);
   return opened;

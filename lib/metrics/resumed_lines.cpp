@@ -21,8 +21,9 @@ std::optional<int64_t> step_of(std::string_view line) {
   return error == std::errc() ? std::optional(step) : std::nullopt;
 }
 
-/// Bytes of the lines to keep.
-int64_t end_of_kept(File& file, int64_t step, int64_t every_n_steps) {
+/// Bytes of the lines to keep. `repeated`: the line behind them is the checkpoint's own step, which the last process
+/// recorded only because it was its last.
+int64_t end_of_kept(File& file, int64_t step, int64_t every_n_steps, bool& repeated) {
   int64_t kept = 0;
   std::string text;  // from `kept` on
   for (std::string piece(kPieceBytes, '\0'); const size_t got = file.read(piece.data(), piece.size());) {
@@ -32,6 +33,7 @@ int64_t end_of_kept(File& file, int64_t step, int64_t every_n_steps) {
       const auto found = step_of(std::string_view(text).substr(begin, newline - begin));
       const bool later = found && *found > step;  // lines are in the order of steps
       const bool only_last = found && *found == step && step > 1 && step % every_n_steps != 0;
+      repeated = only_last && kept + static_cast<int64_t>(newline) + 1 == file.size();
       if (later || only_last) return kept + static_cast<int64_t>(begin);
     }
     kept += static_cast<int64_t>(begin);
@@ -64,9 +66,10 @@ void keep_aside(const File& file, int64_t from, int64_t step) {
 void remove_lines_after(const std::filesystem::path& path, int64_t step, int64_t every_n_steps) {
   if (kind_of(path) == PathKind::absent) return;
   File file = File::open(path, ExitCode::storage);
-  const int64_t kept = end_of_kept(file, step, every_n_steps);
+  bool repeated = false;
+  const int64_t kept = end_of_kept(file, step, every_n_steps, repeated);
   if (kept == file.size()) return;
-  keep_aside(file, kept, step);
+  if (!repeated) keep_aside(file, kept, step);
   File whole = File::append_to(path);
   whole.truncate(kept);
   whole.sync();

@@ -1,6 +1,7 @@
 #include "metrics/watchdog.h"
 
 #include "base/log.h"
+#include "base/stop_reasons.h"
 #include "base/blocked_signals.h"
 #include "base/files.h"
 #include "base/host_name.h"
@@ -114,7 +115,7 @@ void Watchdog::run() {
       without_progress = 0;
     }
     const int signal = options_.stop_signal ? options_.stop_signal->load() : 0;
-    if (signal != 0 && !stop_requested_at) stop_requested_at = now;
+    if (is_signal(signal) && !stop_requested_at) stop_requested_at = now;
     if (stop_requested_at && milliseconds_between(*stop_requested_at, now) / 1e3 >= options_.grace_s)
       return end_unsaved(signal);
     if (without_progress >= options_.timeout_s) return end_stuck(without_progress);

@@ -30,7 +30,8 @@ void describe(V& v, StorageConfig& c) {
   v.field("part_size", c.part_size,
           "Largest request; longer reads are divided. concurrency × part_size bounds what is fetched ahead.",
           in_range(64 << 10, double{1LL << 30}));
-  v.field("timeout", c.timeout, "Time to connect, and time without a byte received, after which a request has failed.",
+  v.field("timeout", c.timeout,
+          "Time to connect, and time with less than 1 KiB/s received, after which a request has failed.",
           in_range(0.1, 3600));
   v.field("retries", c.retries, "Further attempts of a request that failed for a passing reason.", in_range(0, 100));
 }

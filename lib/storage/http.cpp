@@ -14,6 +14,7 @@ namespace trainopt {
 namespace {
 
 constexpr size_t kMostBodyBytes = size_t{64} << 20;
+constexpr size_t kMostHeaderBytes = size_t{1} << 20;
 
 std::string in_lower_case(std::string_view text) {
   std::string lower(text);
@@ -64,6 +65,7 @@ struct HttpConnection::State {
   HttpResponse response;
   std::optional<std::span<uint8_t>> destination;
   bool too_long = false;
+  size_t header_bytes = 0;
 
   template <class Value>
   void set(CURLoption option, Value value) {
@@ -72,6 +74,11 @@ struct HttpConnection::State {
   }
 
   size_t take_header(std::string_view line) {
+    header_bytes += line.size();
+    if (header_bytes > kMostHeaderBytes) {
+      too_long = true;
+      return 0;
+    }
     if (line.starts_with("HTTP/")) {  // also of each interim response, such as 100
       response.headers.clear();
       return line.size();
@@ -129,6 +136,7 @@ HttpResponse HttpConnection::send(const HttpRequest& request, std::optional<std:
   s.response = {};
   s.destination = destination;
   s.too_long = false;
+  s.header_bytes = 0;
   s.error[0] = '\0';
   s.set(CURLOPT_ERRORBUFFER, static_cast<char*>(s.error));
   s.set(CURLOPT_URL, request.url.c_str());
@@ -139,8 +147,13 @@ HttpResponse HttpConnection::send(const HttpRequest& request, std::optional<std:
   s.set(CURLOPT_HTTP_VERSION, static_cast<long>(CURL_HTTP_VERSION_1_1));
   if (request.direct) s.set(CURLOPT_PROXY, "");
   s.set(CURLOPT_CONNECTTIMEOUT_MS, static_cast<long>(request.timeout_s * 1000));
-  s.set(CURLOPT_LOW_SPEED_LIMIT, 1L);
+  s.set(CURLOPT_LOW_SPEED_LIMIT, long{kLeastBytesPerS});
   s.set(CURLOPT_LOW_SPEED_TIME, std::max(1L, static_cast<long>(request.timeout_s)));
+  // curl does not watch the speed of headers.
+  const auto most_bytes = static_cast<double>(destination ? destination->size() : kMostBodyBytes);
+  const double bytes = request.method == "GET" ? most_bytes : 0;
+  s.set(CURLOPT_TIMEOUT_MS,
+        static_cast<long>(1000 * (3 * request.timeout_s + bytes / static_cast<double>(kLeastBytesPerS))));
   static const std::string kTrusted = trusted_certificates();
   if (const std::string& bundle = request.ca_bundle.empty() ? kTrusted : request.ca_bundle; !bundle.empty())
     s.set(CURLOPT_CAINFO, bundle.c_str());

@@ -12,11 +12,14 @@
 
 namespace trainopt {
 
+/// An answer that is slower for HttpRequest::timeout_s has failed.
+inline constexpr int64_t kLeastBytesPerS = 1024;
+
 struct HttpRequest {
   std::string method = "GET";  ///< GET, HEAD or PUT
   std::string url;
   std::vector<std::pair<std::string, std::string>> headers;
-  double timeout_s = 30;  ///< to connect, and without a byte received
+  double timeout_s = 30;  ///< to connect, and with less than kLeastBytesPerS received
   bool direct = false;    ///< past any proxy of the environment
   std::string ca_bundle;  ///< file of certificates; empty: the system's
 };
@@ -38,7 +41,8 @@ class HttpConnection {
   HttpConnection& operator=(const HttpConnection&) = delete;
 
   /// The body of a response with status 200 or 206 goes to `destination`, if there is one: no more than fits, and a
-  /// longer body is a failure. Other bodies go to HttpResponse::body, up to 64 MiB.
+  /// longer body is a failure. Other bodies go to HttpResponse::body, up to 64 MiB. Headers beyond 1 MiB are a failure,
+  /// and so is an answer that is not complete in the time that its bytes take at the least speed.
   HttpResponse send(const HttpRequest& request, std::optional<std::span<uint8_t>> destination = std::nullopt);
   /// From another thread: makes send() return soon, with a failure.
   void abort();

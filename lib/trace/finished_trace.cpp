@@ -127,10 +127,7 @@ void copy_lines(const std::filesystem::path& raw, const TraceOrigin& origin, Gzi
 void finish_trace(const std::filesystem::path& raw, const std::filesystem::path& finished, const TraceOrigin& origin) {
   struct RemovedAtEnd {
     const std::filesystem::path& path;
-    ~RemovedAtEnd() {
-      std::error_code ignored;
-      std::filesystem::remove(path, ignored);
-    }
+    ~RemovedAtEnd() { unlink_quietly(path); }
   } const removed{raw};  // also on failure: a large file would fill a disk that has little room already
   replace_file(finished, [&](File& file) {
     GzipWriter out(file);

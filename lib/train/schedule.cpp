@@ -177,8 +177,8 @@ Schedule::Values Schedule::at(int64_t step) const {
   if (!cycled_momentum(config_)) values.momentum.reset();
   if (done < warmup) values.learning_rate *= static_cast<double>(done) / static_cast<double>(warmup);
   if (!(std::abs(values.learning_rate) <= std::numeric_limits<float>::max()))
-    throw UserError(fmt::format("the scheduler's learning rate of step {} is larger than float32 can hold: {:g}", step,
-                                values.learning_rate),
+    throw UserError(fmt::format("the scheduler's learning rate of step {} is not a number that float32 can hold: {:g}",
+                                step, values.learning_rate),
                     ExitCode::diverged);
   return values;
 }

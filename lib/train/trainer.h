@@ -59,8 +59,8 @@ struct RunOutcome {
   BetweenSteps between;
   double evaluation_s = 0;  ///< of all evaluations, including before a resume
   double training_s = 0;    ///< to the end of the last step, without evaluations; includes time before a resume
-  std::optional<LoaderWork> loading;  ///< by this process, to the end of its last step; null without a loader
-  int stopped_by_signal = 0;
+  std::optional<LoaderWork> loading;           ///< by this process, to the end of its last step; null without a loader
+  int stopped_by_signal = 0;                   ///< or a reason of base/stop_reasons.h
   std::optional<EvaluationResult> evaluation;  ///< the last one
   std::optional<TargetReached> target;         ///< set once an evaluation has found train.target
   StepTrace trace;                             ///< of the observed step, and counts over the run

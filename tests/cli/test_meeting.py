@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import TINY, records, saved_steps, summary
+from conftest import PROGRAM, TINY, records, saved_steps, summary
 from ranks import ENDLESS, SOON, Ranks, free_port, launch, launched, process_of, started, with_launchers, start_with
 
 TWO = ["logging.sinks=[jsonl]", "--quiet", "--run-dir", "out"]
@@ -87,18 +87,25 @@ def test_the_user_may_choose_the_key(trainopt):
     refused = trainopt("launch", "-n", "2", "--", "run", "tiny.yaml", env=short)
     assert refused.code == 2 and "TRAINOPT_JOB_KEY" in refused.err, refused
     assert "short" not in refused.err.split("KEY")[1], refused
-    # Ranks with different keys do not meet.
+    for keys in (["sixteen-letters-0", "sixteen-letters-1"], ["", "sixteen-letters-1"], ["sixteen-letters-0", ""]):
+        results = with_keys(trainopt, keys)
+        assert [result.code for result in results] == [7, 2], results  # mpirun and others end rank 0, too
+        assert "TRAINOPT_JOB_KEY differs between rank 0 and rank 1" in results[1].err, results
+    assert [result.code for result in with_keys(trainopt, ["sixteen-letters-2"] * 2)] == [0, 0]
+
+
+def with_keys(trainopt, keys):
     port, job = free_port(), Ranks(trainopt)
-    for rank in (0, 1):
+    for rank, key in enumerate(keys):
         place = {"RANK": rank, "WORLD_SIZE": 2, "LOCAL_RANK": rank, "LOCAL_WORLD_SIZE": 2}
-        env = {**place, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "TRAINOPT_JOB_KEY": f"sixteen-letters-{rank}"}
+        env = {**place, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "TRAINOPT_JOB_KEY": key}
         env = {**trainopt.environment(), **{name: str(value) for name, value in env.items()}}
-        job.start([os.environ.get("TRAINOPT", "trainopt"), "run", "tiny.yaml", "parallel.timeout=3s"], env=env)
-    assert [result.code for result in job.ended()] == [7, 7]
+        job.start([PROGRAM, "run", "tiny.yaml", "--quiet", "parallel.timeout=5s"], env=env)
+    return job.ended()
 
 
 @pytest.mark.parametrize("launcher", ["mpirun", "srun"])
-def test_a_port_file_of_an_earlier_job_does_not_mislead_ranks(trainopt, launcher):
+def test_a_port_file_is_removed_once_all_have_joined(trainopt, launcher):
     trainopt.write("tiny.yaml", TINY)
     env = {**with_launchers(trainopt), "TMPDIR": str(trainopt.folder / "tmp")}
     (trainopt.folder / "tmp").mkdir()
@@ -106,7 +113,7 @@ def test_a_port_file_of_an_earlier_job_does_not_mislead_ranks(trainopt, launcher
     result = start_with(Ranks(trainopt), [*words, "run", "tiny.yaml", *TWO], env).ended()[0]
     assert result.code == 0, result
     folder = trainopt.folder / "tmp" / f"trainopt-{os.geteuid()}"
-    assert stat.S_IMODE(folder.stat().st_mode) == 0o700 and not list(folder.iterdir()), "removed once all had joined"
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700 and not list(folder.iterdir())
 
 
 def as_mpirun(trainopt, job, rank, name, *words):
@@ -114,7 +121,7 @@ def as_mpirun(trainopt, job, rank, name, *words):
     place |= {"OMPI_COMM_WORLD_LOCAL_SIZE": 2, "PMIX_NAMESPACE": name, "PMIX_RANK": rank}
     env = {**trainopt.environment(), "TMPDIR": str(trainopt.folder / "tmp")}
     env |= {name: str(value) for name, value in place.items()}
-    return job.start([os.environ.get("TRAINOPT", "trainopt"), "run", "tiny.yaml", *TWO, *words], env=env)
+    return job.start([PROGRAM, "run", "tiny.yaml", *TWO, *words], env=env)
 
 
 def test_a_rank_that_comes_before_rank_0_reads_the_port_file_again(trainopt):

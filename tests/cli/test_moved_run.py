@@ -4,6 +4,7 @@ import re
 import shutil
 import signal
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -145,8 +146,30 @@ def test_a_run_whose_folder_is_removed_ends_with_8_and_says_so(trainopt):
     assert not list(job.iterdir())
 
 
+def test_a_stop_for_a_taken_name_has_no_grace_period(trainopt):
+    """Nobody waits for the end of such a run, so its save may take its time."""
+    process = started(trainopt, "checkpoint.grace_period=1ms")
+    (trainopt.folder / "job").rename(trainopt.folder / "job-old")
+    (trainopt.folder / "job").mkdir()
+    _, err = process.communicate(timeout=120)
+    assert process.returncode == 8 and saved_steps(trainopt.folder / "job-old"), err
+    assert "signal" not in summary(trainopt.folder / "job-old")["reason"]
+
+
+def test_a_resume_changes_nothing_before_it_refuses_a_link(trainopt):
+    run_to(trainopt, 6)
+    folder = trainopt.folder / "r"
+    (folder / "metrics.jsonl").rename(trainopt.folder / "elsewhere")
+    (folder / "metrics.jsonl").symlink_to("../elsewhere")
+    before = contents(folder)
+    words = ["run", "tiny.yaml", "--quiet", "--run-dir", "r", "checkpoint.resume=r/checkpoints/step-00000002"]
+    refused = trainopt(*words, *SAVES)
+    assert refused.code == 8 and "symbolic link" in refused.err, refused
+    after = contents(folder)
+    assert {name for name, text in before.items() if after.get(name) != text} <= {Path("run.log"), Path(".lock")}
+
+
 def test_two_starts_in_one_new_folder_never_mix(trainopt):
-    """The second finds the folder unused, and gets its lock only after the first has ended."""
     trainopt.write("tiny.yaml", TINY)
     words = ["run", "tiny.yaml", "--quiet", "--run-dir", "new"]
     both = [trainopt.start(*words, f"seed={seed}") for seed in (1, 2)]

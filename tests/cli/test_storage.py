@@ -2,13 +2,15 @@
 with botocore. D14 is a row of the fault table."""
 
 import signal
+import socket
 import struct
 import subprocess
+import threading
 import time
 
 import pytest
 
-from conftest import checkpoint, losses, records
+from conftest import checkpoint, losses, records, wait_until
 from test_tar import write_tar
 from test_packed import RECIPE
 
@@ -263,3 +265,94 @@ def test_an_unknown_certificate_is_refused(trainopt, moto, proxy):
     trainopt.is_refusal(run(trainopt, proxy, REMOTE, "a", endpoint), 3, ["a.tar", "certificate"])
     trusted = run(trainopt, proxy, REMOTE, "b", endpoint, AWS_CA_BUNDLE=str(trainopt.folder / "certificate.pem"))
     assert trusted.code == 0, trusted
+
+
+HEADERS = b"HTTP/1.1 200 OK\r\n"
+PAGE = (
+    "<?xml version='1.0'?><ListBucketResult><IsTruncated>true</IsTruncated>"
+    "<NextContinuationToken>{0}</NextContinuationToken><Contents><Key>set/{0}.tar</Key><Size>1</Size></Contents>"
+    "</ListBucketResult>"
+)
+
+
+class RawServer:
+    """Answers each request by what `answer(connection, number)` sends."""
+
+    def __init__(self, answer):
+        self.answer, self.requests = answer, 0
+        self.socket = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self.socket.getsockname()[1]}"
+        threading.Thread(target=self.accept, daemon=True).start()
+
+    def accept(self):
+        while True:
+            try:
+                connection, _ = self.socket.accept()
+            except OSError:
+                return
+            threading.Thread(target=self.serve, args=(connection,), daemon=True).start()
+
+    def serve(self, connection):
+        with connection, connection.makefile("rb") as stream:
+            try:
+                while stream.readline():
+                    while stream.readline() not in (b"\r\n", b""):
+                        pass
+                    self.requests += 1
+                    self.answer(connection, self.requests)
+            except OSError:
+                pass
+
+
+def drip_headers(connection, _):
+    connection.sendall(HEADERS)
+    while True:
+        connection.sendall(b"x-a: b\r\n")
+        time.sleep(0.2)
+
+
+def drip_body(connection, _):
+    connection.sendall(HEADERS + b"Content-Length: 1000000\r\nETag: \"v\"\r\n\r\n")
+    while True:
+        connection.sendall(b"x")
+        time.sleep(0.2)
+
+
+def endless_list(connection, number):
+    body = PAGE.format(f"{number:09}").encode()
+    connection.sendall(HEADERS + f"Content-Length: {len(body)}\r\n\r\n".encode() + body)
+
+
+@pytest.fixture
+def raw_server():
+    servers = []
+    yield lambda answer: servers.append(RawServer(answer)) or servers[-1]
+    for server in servers:
+        server.socket.close()
+
+
+ONCE = ["data.storage.timeout=1s", "data.storage.retries=0"]
+
+
+@pytest.mark.parametrize("answer", [drip_headers, drip_body], ids=lambda answer: answer.__name__)
+@pytest.mark.parametrize("path", [REMOTE, "s3://data/set/"])
+def test_an_answer_that_drips_is_a_failure(trainopt, raw_server, answer, path):
+    server = raw_server(answer)
+    result = run(trainopt, server, path, "out", *ONCE)
+    assert result.code == 3 and server.url[7:] not in result.out and "tried 1 times" in result.err, result
+
+
+def test_a_signal_ends_a_start_that_waits_for_a_server(trainopt, raw_server):
+    server = raw_server(drip_headers)
+    trainopt.write("job.yaml", RECIPE.replace("image_folder", "tar").replace("PATH", f"'{REMOTE}'"))
+    words = ["run", "job.yaml", f"data.storage.endpoint={server.url}", "data.storage.timeout=1h"]
+    process = trainopt.start(*words, "data.storage.anonymous=true")
+    wait_until(lambda: server.requests, process)
+    process.terminate()
+    assert process.wait(60) == -signal.SIGTERM
+
+
+@pytest.mark.full
+def test_a_list_that_does_not_end_is_refused(trainopt, raw_server):
+    result = run(trainopt, raw_server(endless_list), "s3://data/set/", "out", *ONCE, "data.storage.anonymous=true")
+    assert result.code == 3 and "does not end after 100000 pages" in result.err, result

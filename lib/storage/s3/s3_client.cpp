@@ -11,6 +11,7 @@
 namespace trainopt {
 namespace {
 
+constexpr int64_t kMostPages = 100'000;  // of up to a thousand objects each
 constexpr double kFirstWait = 0.1, kLongestWait = 10;
 
 bool may_pass(int status) {
@@ -179,7 +180,12 @@ std::vector<ListedObject> S3Client::list(const std::string& bucket, const std::s
                                          HttpConnection& connection, const WaitOrStop& wait) {
   std::vector<ListedObject> all;
   std::optional<std::string> next;
+  int64_t pages = 0;
   do {
+    if (++pages > kMostPages)
+      throw UserError(fmt::format("cannot list s3://{}/{}: the server's list does not end after {} pages", bucket,
+                                  prefix, kMostPages),
+                      ExitCode::data);
     Request request{.method = "GET",
                     .bucket = bucket,
                     .key = "",

@@ -64,3 +64,14 @@ TEST_CASE("a lock that is a symbolic link is refused, and what it leads to stays
   CHECK_THAT(error_of(ExitCode::storage, [&] { RunLock lock(folder / "run"); }), ContainsSubstring("symbolic link"));
   CHECK(folder.text("precious") == "precious");
 }
+
+TEST_CASE("an attempt of a job goes on only in the folder whose last holder was the same job") {
+  const TemporaryFolder folder;
+  { const RunLock first(folder.path(), "job-1"); }
+  { const RunLock again(folder.path(), "job-1", /*again=*/true); }
+  { const RunLock another(folder.path(), "job-2"); }
+  const std::string before = folder.text(".lock");
+  CHECK_THAT(error_of(ExitCode::storage, [&] { RunLock lock(folder.path(), "job-1", /*again=*/true); }),
+             ContainsSubstring(folder.path().string()));
+  CHECK(folder.text(".lock") == before);
+}
