@@ -223,7 +223,7 @@ def test_a_run_saves_although_its_terminal_is_gone(trainopt):
     out = trainopt.folder / "out"
     ours, theirs = pty.openpty()
     few = "logging.every_n_steps=100000"  # lines: nobody reads them
-    words = [PROGRAM, "run", "tiny.yaml", ENDLESS, few, "logging.progress=false", "--run-dir", "out"]
+    words = [PROGRAM, "run", "tiny.yaml", ENDLESS, few, "logging.progress=false", "--run-dir", "out", *SAVES]
     process = subprocess.Popen(
         words,
         cwd=trainopt.folder,
@@ -236,7 +236,7 @@ def test_a_run_saves_although_its_terminal_is_gone(trainopt):
     )
     trainopt.started.append(process)
     os.close(theirs)
-    wait_until(lambda: (out / "metrics.jsonl").exists() and records(out), process)
+    wait_until(lambda: saved_steps(out), process)
     os.close(ours)
     assert process.wait(120) == 129
     assert saved_steps(out)[-1] == summary(out)["steps"]
