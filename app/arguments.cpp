@@ -1,6 +1,7 @@
 #include "app/arguments.h"
 
 #include "base/json.h"
+#include "base/print.h"
 #include "comm/launch_environment.h"
 #include "config/utf8.h"
 
@@ -131,18 +132,7 @@ bool colored_output(const OutputOptions& output) {
 }
 
 void print_json(const Json& json) {
-  const std::string text = json_text(json, 2) + "\n";
-  std::string shown;
-  for (size_t i = 0; i < text.size(); ++i) {  // JSON may hold what a terminal obeys: DEL and U+0080 to U+009F
-    const auto byte = static_cast<unsigned char>(text[i]), next = static_cast<unsigned char>(text[i + 1]);
-    if (byte == 0x7F)
-      shown += "\\u007f";
-    else if (byte == 0xC2 && next < 0xA0)
-      shown += fmt::format("\\u{:04x}", static_cast<unsigned char>(text[++i]));
-    else
-      shown += text[i];
-  }
-  std::fwrite(shown.data(), 1, shown.size(), stdout);
+  print_json_text(json_text(json, 2) + "\n");
   std::fflush(stdout);
 }
 

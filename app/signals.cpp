@@ -4,6 +4,7 @@
 
 #include <cerrno>
 #include <csignal>
+#include <vector>
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -27,10 +28,12 @@ void on_signal(int number) {
   if (!is_notice(number) && before != 0 && !is_notice(before)) ::_exit(128 + number);
 }
 
-bool is_ignored(int number) {
-  struct sigaction now {};
-  ::sigaction(number, nullptr, &now);
-  return now.sa_handler == SIG_IGN;
+std::vector<int> stopping_signals() {
+  std::vector<int> numbers{SIGINT, SIGTERM, SIGUSR1};
+  struct sigaction hang_up {};
+  ::sigaction(SIGHUP, nullptr, &hang_up);
+  if (hang_up.sa_handler != SIG_IGN) numbers.push_back(SIGHUP);
+  return numbers;
 }
 
 }  // namespace
@@ -48,7 +51,7 @@ void handle_signals_at_start() {
   struct sigaction action {};
   if (::getpid() == 1) {  // of a container: the kernel drops signals that it does not handle
     action.sa_handler = [](int number) { ::_exit(128 + number); };
-    for (const int number : {SIGINT, SIGTERM, SIGUSR1}) ::sigaction(number, &action, nullptr);
+    for (const int number : stopping_signals()) ::sigaction(number, &action, nullptr);
   }
   action.sa_handler = on_save_request;
   action.sa_flags = SA_RESTART;
@@ -62,8 +65,7 @@ void handle_signals() {
   struct sigaction action {};
   action.sa_handler = on_signal;
   action.sa_flags = SA_RESTART;
-  for (const int number : {SIGINT, SIGTERM, SIGUSR1}) ::sigaction(number, &action, nullptr);
-  if (!is_ignored(SIGHUP)) ::sigaction(SIGHUP, &action, nullptr);
+  for (const int number : stopping_signals()) ::sigaction(number, &action, nullptr);
   sigset_t held_back;
   sigemptyset(&held_back);
   for (const int number : {SIGUSR1, SIGUSR2}) sigaddset(&held_back, number);

@@ -6,9 +6,9 @@
 
 namespace trainopt {
 
-/// 0 until a signal asks for a stop, then its number.
+/// 0 until a stop is asked for, then the signal's number or a reason of base/stop_reasons.h.
 const std::atomic<int>& stop_signal();
-/// As if a signal had come, unless one has.
+/// Asks for a stop for this reason of base/stop_reasons.h, unless one has been asked for.
 void request_stop(int reason);
 /// Set by SIGUSR2; cleared by whoever saves the checkpoint.
 std::atomic<bool>& save_request();

@@ -32,15 +32,30 @@ size_t color_bytes(std::string_view text) {
   return end != text.npos && text[end] == 'm' ? end + 1 : 0;
 }
 
-std::string shown(std::string_view text, bool with_colors) {
+/// How control characters are shown, and whether colours are left.
+enum class Kind { text, colored, json };
+
+/// The control character, or the byte, at the beginning of `text`; removes it.
+std::string escaped(std::string_view& text, Kind kind) {
+  const auto first = static_cast<unsigned char>(text[0]);
+  const bool two = kind == Kind::json && first == 0xC2 && text.size() > 1;  // U+0080 to U+009F; JSON's text is UTF-8
+  const auto code = two ? static_cast<unsigned char>(text[1]) : first;
+  text.remove_prefix(two ? 2 : 1);
+  return kind == Kind::json ? fmt::format("\\u{:04x}", code) : fmt::format("\\x{:02x}", code);
+}
+
+std::string shown(std::string_view text, Kind kind) {
   std::string result;
   result.reserve(text.size());
   while (!text.empty()) {
     size_t bytes = printable_bytes(text);
-    if (bytes == 0 && with_colors) bytes = color_bytes(text);
-    if (bytes == 0) result += fmt::format("\\x{:02x}", static_cast<unsigned char>(text[0]));
+    if (bytes == 0 && kind == Kind::colored) bytes = color_bytes(text);
+    if (bytes == 0) {
+      result += escaped(text, kind);
+      continue;
+    }
     result += text.substr(0, bytes);
-    text.remove_prefix(bytes == 0 ? 1 : bytes);
+    text.remove_prefix(bytes);
   }
   return result;
 }
@@ -49,11 +64,13 @@ void write_out(const std::string& text) { std::fwrite(text.data(), 1, text.size(
 
 }  // namespace
 
-std::string printable(std::string_view text) { return shown(text, false); }
+std::string printable(std::string_view text) { return shown(text, Kind::text); }
 
 void print_text(std::string_view text) { write_out(printable(text)); }
 
-void print_colored(std::string_view text) { write_out(shown(text, true)); }
+void print_colored(std::string_view text) { write_out(shown(text, Kind::colored)); }
+
+void print_json_text(std::string_view json) { write_out(shown(json, Kind::json)); }
 
 void print_error(std::string_view sentence) { std::fprintf(stderr, "trainopt: %s\n", printable(sentence).c_str()); }
 

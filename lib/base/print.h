@@ -21,6 +21,10 @@ void print_out(fmt::format_string<Args...> format, Args&&... args) {
 /// Writes printable(text), but for colours.
 void print_colored(std::string_view text);
 
+/// Writes JSON to standard output, with control characters that JSON allows (DEL, U+0080 to U+009F) as \u007f and the
+/// like.
+void print_json_text(std::string_view json);
+
 /// Writes "trainopt: " and the printable sentence as a line to standard error.
 void print_error(std::string_view sentence);
 

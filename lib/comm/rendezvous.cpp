@@ -33,6 +33,13 @@ std::chrono::milliseconds milliseconds(double seconds) {
   return std::chrono::milliseconds(static_cast<int64_t>(seconds * 1e3));
 }
 
+[[noreturn]] void cannot_listen(const std::string& host, int port, bool in_use) {
+  fail(in_use ? fmt::format("the port is in use; set another MASTER_PORT: {}", port)
+              : fmt::format(
+                    "rank 0 cannot listen at MASTER_ADDR and MASTER_PORT; check that they name this machine: {}:{}",
+                    host, port));
+}
+
 uint16_t port_of(int socket) {
   sockaddr_in address{};
   socklen_t size = sizeof address;
@@ -57,11 +64,7 @@ int listen_at(const std::string& host, int port) {
     reason = errno;
     if (fd >= 0) ::close(fd);
   }
-  fail(
-      reason == EADDRINUSE
-          ? fmt::format("the port is in use; set another MASTER_PORT: {}", port)
-          : fmt::format("rank 0 cannot listen at MASTER_ADDR and MASTER_PORT; check that they name this machine: {}:{}",
-                        host, port));
+  cannot_listen(host, port, reason == EADDRINUSE);
 }
 
 c10::intrusive_ptr<c10d::TCPStore> serve(const std::string& address, int port, bool locally, double timeout_s) {
@@ -78,11 +81,8 @@ c10::intrusive_ptr<c10d::TCPStore> serve(const std::string& address, int port, b
     return c10::make_intrusive<c10d::TCPStore>(address, options);
   } catch (const std::exception& error) {  // named recovery: c10d has no specific exception type
     const std::string words = error.what();
-    fail(words.find("EADDRINUSE") != std::string::npos || words.find("in use") != std::string::npos
-             ? fmt::format("the port is in use; set another MASTER_PORT: {}", port)
-             : fmt::format(
-                   "rank 0 cannot listen at MASTER_ADDR and MASTER_PORT; check that they name this machine: {}:{}",
-                   address, port));
+    cannot_listen(address, port,
+                  words.find("EADDRINUSE") != std::string::npos || words.find("in use") != std::string::npos);
   }
 }
 
@@ -153,6 +153,7 @@ Rendezvous publish(const RendezvousOptions& options, const PortFile& file) {
   return mine;
 }
 
+/// Asked first, because c10d tries for seconds to reach a port at which nobody listens.
 bool can_connect(int port) {
   const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_in address{};

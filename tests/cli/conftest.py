@@ -4,6 +4,7 @@ command_server, the same program in a process that has loaded libtorch already."
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -125,6 +126,16 @@ class Result:
 
     def __repr__(self):
         return f"exit code {self.code}\n--- stdout\n{self.out}\n--- stderr\n{self.err}"
+
+
+def preloaded(trainopt, source):
+    """Variables with which programs load this C source first; skips without a compiler."""
+    if not (compiler := shutil.which("gcc")):
+        pytest.skip("no gcc")
+    trainopt.write("preloaded.c", source)
+    words = [compiler, "-shared", "-fPIC", "-o", "preloaded.so", "preloaded.c", "-ldl"]
+    subprocess.run(words, cwd=trainopt.folder, check=True)
+    return {**trainopt.environment(), "LD_PRELOAD": str(trainopt.folder / "preloaded.so")}
 
 
 def without_gpus():

@@ -3,13 +3,11 @@
 import os
 import re
 import resource
-import shutil
-import subprocess
 import zlib
 
 import pytest
 
-from conftest import TINY
+from conftest import TINY, preloaded
 
 # Refuses to start more threads than MAX_THREADS, as a full process table does.
 FEW_THREADS = r"""
@@ -29,11 +27,7 @@ int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*
 
 @pytest.fixture
 def few_threads(trainopt):
-    if not (compiler := shutil.which("gcc")):
-        pytest.skip("no gcc")
-    trainopt.write("few.c", FEW_THREADS)
-    subprocess.run([compiler, "-shared", "-fPIC", "-o", "few.so", "few.c", "-ldl"], cwd=trainopt.folder, check=True)
-    return {**trainopt.environment(), "LD_PRELOAD": str(trainopt.folder / "few.so")}
+    return preloaded(trainopt, FEW_THREADS)
 
 
 @pytest.mark.real_program
