@@ -79,6 +79,11 @@ class RunSession {
         environment_(environment),
         member_(member),
         machine_(machine_of(member, environment)),
+        watchdog_({.timeout_s = recipe_.watchdog.timeout.seconds,
+                   .grace_s = recipe_.checkpoint.grace_period.seconds,
+                   .run_dir = {},
+                   .rank = member.position().rank,
+                   .stop_signal = &stop_signal()}),
         plan_(plan_run(loaded, machine_, options.injections, member, environment)) {}
 
   int run() {
@@ -103,16 +108,12 @@ class RunSession {
   const std::filesystem::path& run_dir() const { return start().folder.path; }
 
   void claim() {
+    watchdog_.starting("reading the checkpoint");
     claimed_.emplace(claim_run(recipe_, plan_, member_));
     require_same_data(plan_, member_);
-    watchdog_.emplace(Watchdog::Options{.timeout_s = recipe_.watchdog.timeout.seconds,
-                                        .grace_s = recipe_.checkpoint.grace_period.seconds,
-                                        .run_dir = run_dir(),
-                                        .rank = member_.position().rank,
-                                        .stop_signal = &stop_signal()});
+    watchdog_.report_to(run_dir());
     if (member_.is_first()) return void(folder_watch_.emplace(*claimed_->folder, run_dir()));
     log_to_file(run_dir() / fmt::format("run-rank{}.log", member_.position().rank));
-    watchdog_->at("reading the checkpoint", 0);
     read_state(*claimed_);
   }
 
@@ -124,7 +125,7 @@ class RunSession {
   }
 
   void meet_ranks() {
-    watchdog_->at("meeting the other ranks", 0);
+    watchdog_.at("meeting the other ranks", 0);
     if (!member_.is_single() && !plan_.device.is_cpu()) set_nccl_trace_folder(run_dir());
     member_.open_communicator(plan_.device);
   }
@@ -136,7 +137,7 @@ class RunSession {
                          .get<std::vector<std::string>>();
     writer_.emplace(checkpoint_options());
     report_.emplace(plan_, run_dir(), options_.output, [this](const char* stage, int64_t steps) {
-      watchdog_->at(stage, steps);
+      watchdog_.at(stage, steps);
       member_.at(stage, steps);
       if (folder_watch_) folder_watch_->look();
     });
@@ -226,7 +227,7 @@ class RunSession {
       }
       return;
     }
-    watchdog_->finished();
+    watchdog_.finished();
     report_end(end, member_);
     member_.exit_without_other_ranks(
         static_cast<int>(end.code));  // the trainer's exchanges wait for ranks that will not answer
@@ -255,7 +256,7 @@ class RunSession {
   int report() {
     const RunEnd end = run_end();
     report_->finish(&*trainer_, bad_samples_, end, before_training_s_);
-    watchdog_->finished();
+    watchdog_.finished();
     member_.finish_with_other_ranks();
     if (options_.then && member_.is_first() && end.status == "done") options_.then(run_dir());
     if (!options_.ceilings || end.status != "done" || end.exit_code != 0) return end.exit_code;
@@ -274,9 +275,9 @@ class RunSession {
   const Environment& environment_;
   JobMember& member_;
   const Machine machine_;
+  Watchdog watchdog_;  ///< before the plan, whose making opens the data
   Plan plan_;
   std::optional<ClaimedRun> claimed_;
-  std::optional<Watchdog> watchdog_;
   std::optional<FolderWatch> folder_watch_;  ///< on rank 0 only
   std::optional<RecordsSoFar> so_far_;       ///< set if the run continues in an existing run directory
   std::vector<std::string> energy_gpus_;     ///< of all ranks, if all are on this machine; only on rank 0

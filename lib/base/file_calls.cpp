@@ -1,6 +1,7 @@
 #include "base/file_calls.h"
 
 #include "base/held_folder.h"
+#include "base/progress.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -35,6 +36,7 @@ auto attempt(FileCall kind, const std::filesystem::path& path, size_t bytes, con
     const int injected = faults ? faults->before(kind, path, allowed) : 0;
     if (injected != 0) errno = injected;
     const auto result = injected != 0 ? -1 : call(allowed);
+    note_progress();
     if (result != -1 || errno != EINTR) return result;
   }
 }
@@ -213,6 +215,7 @@ PathKind kind_of(const std::filesystem::path& path) noexcept {
   const HeldPlace place(path);
   struct stat status {};
   const bool found = ::fstatat(place.folder, place.name.c_str(), &status, 0) == 0;
+  note_progress();
   return found ? kind_of_mode(status.st_mode) : PathKind::absent;
 }
 
@@ -236,6 +239,7 @@ std::vector<std::string> names_in_folder(const std::filesystem::path& folder, Ex
   std::vector<std::string> names;
   errno = 0;
   while (const dirent* entry = ::readdir(stream.get())) {
+    note_progress();
     const std::string name = entry->d_name;
     if (name != "." && name != "..") names.push_back(name);
     errno = 0;

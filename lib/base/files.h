@@ -10,9 +10,12 @@
 
 namespace trainopt {
 
+/// The most that read_file takes where its caller knows no bound: more than any text that this program writes.
+inline constexpr int64_t kMostBytesRead = int64_t{4} << 30;
+
 /// The file's bytes. Throws UserError(`code`) that names the path and the reason, also for a folder and for a file
 /// larger than `limit` bytes.
-std::string read_file(const std::filesystem::path& path, ExitCode code, int64_t limit = int64_t{1} << 40);
+std::string read_file(const std::filesystem::path& path, ExitCode code, int64_t limit = kMostBytesRead);
 
 /// Replaces `path` atomically: calls `write` with a temporary file next to it, fsyncs that file, renames it to `path`
 /// and fsyncs the folder. Readers see the old bytes or the new, even after a power failure. Throws UserError(storage)

@@ -9,7 +9,6 @@
 #include <spdlog/spdlog.h>
 
 #include <atomic>
-#include <cstdio>
 
 namespace trainopt {
 
@@ -24,10 +23,7 @@ void start_logging(const std::string& level, bool color) {
   auto logger = std::make_shared<spdlog::logger>("trainopt", std::move(sink));
   logger->set_level(spdlog::level::trace);
   logger->flush_on(spdlog::level::warn);
-  // A full disk fails for every line; report it once.
-  logger->set_error_handler([reported = std::make_shared<std::atomic<bool>>(false)](const std::string& problem) {
-    if (!reported->exchange(true)) std::fprintf(stderr, "warning: the log is incomplete: %s\n", problem.c_str());
-  });
+  logger->set_error_handler(report_lost_lines);
   spdlog::set_default_logger(std::move(logger));
 }
 
@@ -41,6 +37,11 @@ void log_to_file(const std::filesystem::path& path) {
   } catch (const spdlog::spdlog_ex& error) {
     throw UserError(fmt::format("cannot write the log {}: {}", path.string(), error.what()), ExitCode::storage);
   }
+}
+
+void report_lost_lines(const std::string& problem) {
+  static std::atomic<bool> said{false};
+  if (!said.exchange(true)) log_error("{}; training continues, but records and log lose lines", problem);
 }
 
 void flush_log() { spdlog::default_logger()->flush(); }

@@ -19,6 +19,10 @@ void flush_log();
 /// From now on, standard error gets errors only, unless it gets debug lines.
 void log_only_errors();
 
+/// Says that records or log lose lines, with the problem that was met first: a full disk fails for all files alike, so
+/// later calls say nothing.
+void report_lost_lines(const std::string& problem);
+
 enum class LogLevel { debug, info, warning, error };
 /// One line, formatted only if the level is on.
 void write_log(LogLevel level, fmt::string_view text, fmt::format_args values);

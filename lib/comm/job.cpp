@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "base/clock.h"
 #include "base/json.h"
+#include "base/progress.h"
 #include "comm/local_address.h"
 #include "comm/process_groups.h"
 #include "comm/rank_keys.h"
@@ -169,6 +170,7 @@ std::string Job::get(const std::string& key) {
   return or_lost_rank([&] {
     for (const auto began = Clock::now(); !has("text/" + key); std::this_thread::sleep_for(kPollInterval)) {
       if (has(kFailure)) throw LostRank("a rank has failed");
+      note_progress();  // this wait has a limit of its own
       if (seconds_since(began) > options_.timeout_s) throw LostRank(fmt::format("no rank wrote {}", key));
     }
     return store_->get_to_str("text/" + key);

@@ -5,6 +5,7 @@
 #include "base/file_calls.h"
 #include "base/helping_threads.h"
 #include "base/philox.h"
+#include "base/progress.h"
 #include "data/sampler.h"
 
 #include <fmt/format.h>
@@ -36,6 +37,7 @@ uint64_t hash_of_block(const BlockPlace& place) {
 }  // namespace
 
 FileStatus status_of(const std::string& path) {
+  note_progress();
   struct stat status {};
   if (::stat(path.c_str(), &status) != 0) return {};
   return {status.st_size, int64_t{status.st_mtim.tv_sec} * 1'000'000'000 + status.st_mtim.tv_nsec};

@@ -2,6 +2,7 @@
 #include "base/checksum.h"
 #include "base/file_calls.h"
 #include "base/philox.h"
+#include "base/progress.h"
 #include "base/units.h"
 #include "data/dataset.h"
 #include "data/file_blocks.h"
@@ -49,6 +50,7 @@ std::vector<std::string> names_in(const fs::path& folder, bool folders) {
   std::vector<std::string> names;
   try {
     for (const auto& entry : fs::directory_iterator(folder)) {
+      note_progress();
       std::error_code unreadable;  // as for a link that leads to itself: then a sample is bad
       if (entry.is_directory(unreadable) == folders && (folders || is_image_name(entry.path())))
         names.push_back(entry.path().filename().string());

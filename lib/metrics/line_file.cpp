@@ -78,7 +78,7 @@ void LineFile::flush() {
     const auto first_lost = std::upper_bound(ends_.begin(), ends_.end(), written);
     const size_t complete = first_lost == ends_.begin() ? 0 : *(first_lost - 1);
     truncate_torn_line(static_cast<int64_t>(written - complete));
-    if (dropped_ == 0) log_warning("{}; training continues and lines are dropped", error.what());
+    report_lost_lines(error.what());
     dropped_ += ends_.end() - first_lost;
   }
   ends_.clear();

@@ -1,5 +1,5 @@
 // Appends lines (or binary records) to a file without ever stopping training: buffered, flushed every second and at the
-// end. A full disk costs lines and one warning.
+// end. A full disk costs lines and one message.
 #pragma once
 
 #include "base/clock.h"

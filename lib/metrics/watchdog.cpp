@@ -5,6 +5,7 @@
 #include "base/blocked_signals.h"
 #include "base/files.h"
 #include "base/host_name.h"
+#include "base/progress.h"
 #include "base/units.h"
 #include "metrics/thread_stacks.h"
 
@@ -55,10 +56,6 @@ std::optional<std::string> write_in_time(const std::filesystem::path& path, cons
   return problem->empty() ? std::nullopt : std::optional(*problem);
 }
 
-Json summary(const char* status, const std::string& reason, int exit_code, int64_t steps) {
-  return {{"schema_version", 1}, {"status", status}, {"reason", reason}, {"exit_code", exit_code}, {"steps", steps}};
-}
-
 std::string time_now() {
   const std::time_t now = std::time(nullptr);
   std::tm parts{};
@@ -85,7 +82,18 @@ Watchdog::~Watchdog() {
   if (thread_.joinable()) thread_.join();
 }
 
+void Watchdog::starting(const char* stage) noexcept {
+  at(stage, 0);
+  starts_.store(true, std::memory_order_relaxed);
+}
+
+void Watchdog::report_to(const std::filesystem::path& run_dir) {
+  const std::lock_guard lock(mutex_);
+  options_.run_dir = run_dir;
+}
+
 void Watchdog::at(const char* stage, int64_t step) noexcept {
+  starts_.store(false, std::memory_order_relaxed);
   stage_.store(stage, std::memory_order_relaxed);
   step_.store(step, std::memory_order_relaxed);
   beats_.store(beats_.load(std::memory_order_relaxed) + 1, std::memory_order_release);
@@ -101,7 +109,7 @@ void Watchdog::run() {
   pthread_setname_np(pthread_self(), "watchdog");
   const double interval = std::min({kLookSeconds, options_.timeout_s / 5, options_.grace_s / 5});
   double without_progress = 0;
-  uint64_t beats = 0;
+  uint64_t beats = 0, work = 0;
   std::optional<Clock::time_point> stop_requested_at;
   auto checked_at = Clock::now();
   std::unique_lock lock(mutex_);
@@ -110,10 +118,10 @@ void Watchdog::run() {
     // Much more than an interval has passed if the process was stopped or the machine slept. That time does not count.
     without_progress += std::min(milliseconds_between(checked_at, now) / 1e3, 2 * interval);
     checked_at = now;
-    if (const uint64_t seen = beats_.load(std::memory_order_acquire); seen != beats) {
-      beats = seen;
-      without_progress = 0;
-    }
+    const uint64_t seen = beats_.load(std::memory_order_acquire), work_seen = progress_made();
+    if (seen != beats || (starts_.load(std::memory_order_relaxed) && work_seen != work)) without_progress = 0;
+    beats = seen;
+    work = work_seen;
     const int signal = options_.stop_signal ? options_.stop_signal->load() : 0;
     if (is_signal(signal) && !stop_requested_at) stop_requested_at = now;
     if (stop_requested_at && milliseconds_between(*stop_requested_at, now) / 1e3 >= options_.grace_s)
@@ -122,21 +130,33 @@ void Watchdog::run() {
   }
 }
 
+void Watchdog::summarize(const char* status, const std::string& reason, int exit_code) {
+  if (options_.rank != 0 || options_.run_dir.empty()) return;
+  write_in_time(options_.run_dir / "summary.json", {{"schema_version", 1},
+                                                    {"status", status},
+                                                    {"reason", reason},
+                                                    {"exit_code", exit_code},
+                                                    {"steps", step_.load()}});
+}
+
 void Watchdog::end_stuck(double seconds) {
   const std::string stage = stage_.load();
   const int64_t step = step_.load();
   const std::string reason =
       fmt::format("no progress for {} in {} after step {}", to_text(Duration{options_.timeout_s}), stage, step);
-  const auto file = options_.run_dir / fmt::format("hang-rank{}.json", options_.rank);
   Json report = {
       {"schema_version", 1}, {"stage", stage},    {"step", step},       {"seconds_without_progress", seconds},
       {"host", host_name()}, {"pid", ::getpid()}, {"time", time_now()}, {"threads", Json::array()}};
   for (const ThreadStack& thread : thread_stacks()) report["threads"].push_back(to_json(thread));
-  const auto problem = write_in_time(file, report);
-  if (options_.rank == 0) write_in_time(options_.run_dir / "summary.json", summary("failed", reason, kHung, step));
-  log_at_once(fmt::format("{} (watchdog.timeout), so the run ends; {}", reason,
-                          problem ? "the stacks of its threads are not saved: " + *problem
-                                  : "the stacks of its threads are in " + file.string()));
+  std::string where = "there is no run directory yet for the stacks of its threads: " + json_text(report["threads"]);
+  if (!options_.run_dir.empty()) {
+    const auto file = options_.run_dir / fmt::format("hang-rank{}.json", options_.rank);
+    const auto problem = write_in_time(file, report);
+    where = problem ? "the stacks of its threads are not saved: " + *problem
+                    : "the stacks of its threads are in " + file.string();
+  }
+  summarize("failed", reason, kHung);
+  log_at_once(fmt::format("{} (watchdog.timeout), so the run ends; {}", reason, where));
   options_.end(kHung);
 }
 
@@ -144,8 +164,7 @@ void Watchdog::end_unsaved(int signal) {
   const std::string reason =
       fmt::format("stopped by signal {} before saving finished: it took longer than {} (checkpoint.grace_period)",
                   signal, to_text(Duration{options_.grace_s}));
-  if (options_.rank == 0)
-    write_in_time(options_.run_dir / "summary.json", summary("stopped", reason, 128 + signal, step_.load()));
+  summarize("stopped", reason, 128 + signal);
   log_at_once(reason);
   options_.end(128 + signal);
 }

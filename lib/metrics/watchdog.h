@@ -23,18 +23,23 @@ class Watchdog {
     double timeout_s = std::numeric_limits<double>::infinity();  ///< limit without progress; time in which the whole
                                                                  ///< process was stopped does not count
     double grace_s = std::numeric_limits<double>::infinity();    ///< limit from a stop signal to finished()
-    std::filesystem::path run_dir;
+    std::filesystem::path run_dir;                  ///< for reports, which are only logged while it is empty
     int64_t rank = 0;                               ///< in the report's name; only rank 0 writes the summary
     const std::atomic<int>* stop_signal = nullptr;  ///< 0 until a signal arrives; null: no signals are watched
     std::function<void(int)> end = ::_exit;         ///< called at most once, by the watchdog's thread
   };
 
-  /// Starts watching. The stage is "start" until the first at().
+  /// Starts watching a run that opens its data, which is the first stage of its start.
   explicit Watchdog(Options options);
   ~Watchdog();
   Watchdog(const Watchdog&) = delete;
   Watchdog& operator=(const Watchdog&) = delete;
 
+  /// The run has come to `stage` of its start. File calls and answers of servers (base/progress.h) count as progress, too,
+  /// until the next at(): listing and reading many files is no hang. As at().
+  void starting(const char* stage) noexcept;
+  /// Reports go to this folder from now on.
+  void report_to(const std::filesystem::path& run_dir);
   /// Reports progress: the run is at `stage`, after `step` complete steps. `stage` must be a string literal, because
   /// only the pointer is stored. Wait-free; call it from one thread only.
   void at(const char* stage, int64_t step) noexcept;
@@ -44,13 +49,15 @@ class Watchdog {
  private:
   void run();
   void end_stuck(double seconds);
+  void summarize(const char* status, const std::string& reason, int exit_code);
   void end_unsaved(int signal);
 
   Options options_;
-  std::atomic<const char*> stage_{"start"};
+  std::atomic<const char*> stage_{"opening the data"};
+  std::atomic<bool> starts_{true};
   std::atomic<int64_t> step_{0};
   std::atomic<uint64_t> beats_{0};
-  std::mutex mutex_;  ///< held while the process is being ended
+  std::mutex mutex_;  ///< held while the process is being ended; guards options_.run_dir
   std::condition_variable wake_;
   bool finished_ = false;
   std::thread thread_;

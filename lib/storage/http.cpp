@@ -1,6 +1,7 @@
 #include "storage/http.h"
 
 #include "base/error.h"
+#include "base/progress.h"
 
 #include <curl/curl.h>
 
@@ -177,6 +178,7 @@ HttpResponse HttpConnection::send(const HttpRequest& request, std::optional<std:
   s.set(CURLOPT_HTTPHEADER, headers.get());
 
   const CURLcode code = curl_easy_perform(s.curl);
+  note_progress();
   long status = 0;
   curl_easy_getinfo(s.curl, CURLINFO_RESPONSE_CODE, &status);
   s.response.status = static_cast<int>(status);

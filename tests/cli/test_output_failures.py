@@ -59,14 +59,15 @@ def test_a_full_disk_loses_record_lines_but_does_not_end_the_run(trainopt):
     steps = got["steps"]
     assert got["status"] == "done" and steps > 200, got
     messages = done.stderr.splitlines()
-    assert [sum(f"{name}: File too large" in line for line in messages) for name in FILES] == [1] * 4, done.stderr
+    first = [line for line in messages if any(f"{name}: File too large" in line for name in FILES)]
+    assert len(first) == 1 and first[0].endswith("records and log lose lines"), done.stderr
     (dropped,) = [
         int(match[1].replace(",", ""))
         for line in messages
         if (match := re.search(r"([\d,]+) record lines could not be written", line))
     ]
     assert sum("report.html was not written: " in line for line in messages) == 1, done.stderr
-    assert len(messages) == len(FILES) + 2, done.stderr
+    assert len(messages) == 3, done.stderr
     lines = {name: whole_lines(out / name) for name in FILES}
     expected = {"metrics.jsonl": steps, "metrics.csv": steps + 1, "evaluations.jsonl": steps}
     missing = sum(count - len(lines[name]) for name, count in expected.items())
@@ -111,8 +112,7 @@ def test_a_disk_that_stays_full_fails_the_run_at_its_final_results(trainopt):
     assert done.returncode == 8, done.stderr
     assert re.search(r"step +800/800 ", done.stdout), "training continued to the end"
     messages = done.stderr.splitlines()
-    assert len(messages) <= 9 and re.search("No space left on device|no room for", messages[-1]), done.stderr
-    assert len(set(messages)) == len(messages), done.stderr
+    assert len(messages) == 2 and re.search("No space left on device|no room for", messages[-1]), done.stderr
     for line in whole_lines(trainopt.folder / "kept/metrics.jsonl"):
         json.loads(line)
 

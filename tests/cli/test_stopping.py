@@ -17,6 +17,7 @@ from conftest import (
     TINY,
     checkpoint,
     has_taken_signals,
+    preloaded,
     records,
     saved_steps,
     summary,
@@ -89,6 +90,32 @@ def test_the_watchdog_ends_a_run_without_progress(trainopt):
     assert trainopt("checkpoint", "verify", "out").code == 0
     result = trainopt("run", "tiny.yaml", "--run-dir", "out", "checkpoint.resume=auto", "--quiet")
     assert result.code == 0 and summary(trainopt.folder / "out")["resumed_from"] == 4, result
+
+
+# Hangs where data are opened, as a dead network file system does.
+HANGING_FILE = r"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <string.h>
+#include <unistd.h>
+typedef int (*open_t)(int, const char *, int, int);
+int openat(int folder, const char *name, int flags, int mode) {
+  if (strstr(name, "data_batch_1.bin")) for (;;) pause();
+  return ((open_t)dlsym(RTLD_NEXT, "openat"))(folder, name, flags, mode);
+}
+"""
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_the_watchdog_ends_a_start_that_hangs(trainopt, ranks):
+    trainopt.write("tiny.yaml", TINY.replace("dataset: fake_cifar10, size: 64", "dataset: cifar10, path: files"))
+    for name in ("data_batch_1.bin", "test_batch.bin"):
+        trainopt.write(f"files/{name}", b"\0" * 8 * 3073)
+    launch = ["launch", "-n", ranks, "--"] if ranks > 1 else []
+    words = [*launch, "run", "tiny.yaml", "watchdog.timeout=4s", "--quiet", "--run-dir", "out"]
+    done = trainopt(*words, env=preloaded(trainopt, HANGING_FILE))
+    assert done.code == 7 and "no progress for 4s in opening the data" in done.err, done
+    assert "pause" in done.err and not (trainopt.folder / "out").exists(), done
 
 
 def test_the_watchdog_counts_completed_steps(trainopt):

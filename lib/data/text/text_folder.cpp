@@ -2,6 +2,7 @@
 #include "base/counted.h"
 #include "base/error.h"
 #include "base/file_calls.h"
+#include "base/progress.h"
 #include "config/utf8.h"
 #include "data/file_blocks.h"
 #include "data/text/document_ends.h"
@@ -94,6 +95,7 @@ class TextFolder : public Documents {
     fs::path at = root_;
     for (fs::recursive_directory_iterator entry(root_, error), end; !error && entry != end; entry.increment(error)) {
       at = entry->path();
+      note_progress();
       if (entry->is_directory(error)) {
         if (!entry->is_symlink(error)) continue;  // a link may lead back to where it is, so it is not followed
         throw UserError(

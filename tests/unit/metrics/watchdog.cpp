@@ -1,6 +1,7 @@
 #include "metrics/watchdog.h"
 
 #include "base/blocked_signals.h"
+#include "base/file_calls.h"
 #include "base/json.h"
 #include "metrics/thread_stacks.h"
 #include "support/catch.h"
@@ -120,11 +121,12 @@ ThreadStack stack_of(const std::vector<ThreadStack>& threads, int id) {
 
 /// A watchdog that records the exit code instead of ending the process.
 struct Watched {
-  explicit Watched(double timeout_s, double grace_s = 1e9) : watchdog(options(timeout_s, grace_s)) {}
+  explicit Watched(double timeout_s, double grace_s = 1e9) : watchdog(options(timeout_s, grace_s)) {
+    watchdog.report_to(folder.path());
+  }
   Watchdog::Options options(double timeout_s, double grace_s) {
     return {.timeout_s = timeout_s,
             .grace_s = grace_s,
-            .run_dir = folder.path(),
             .stop_signal = &stop,
             .end = [this](int code) { ended = code; }};
   }
@@ -217,6 +219,31 @@ TEST_CASE("progress keeps the watchdog quiet even if stage and step do not chang
   CHECK(run.ended == -1);
   CHECK(!std::filesystem::exists(run.folder / "hang-rank0.json"));
   CHECK(run.wait_for_end() == 7);  // without progress it ends the run
+}
+
+TEST_CASE("file calls are progress while a run starts, and no longer") {
+  Watched run(1);
+  const auto reads_files = [&](double seconds) {
+    for (const auto begin = Clock::now(); seconds_since(begin) < seconds && run.ended == -1; sleep_ms(5))
+      kind_of(run.folder.path());
+  };
+  reads_files(1.5);
+  CHECK(run.ended == -1);
+  run.watchdog.starting("reading the checkpoint");
+  reads_files(1.5);
+  CHECK(run.ended == -1);
+  run.watchdog.at("forward", 1);
+  reads_files(20);
+  CHECK(run.ended == 7);
+}
+
+TEST_CASE("a start that hangs before there is a run directory writes no file") {
+  std::atomic<int> ended{-1};
+  Watchdog watchdog({.timeout_s = 0.2, .end = [&](int code) { ended = code; }});
+  for (const auto begin = Clock::now(); ended == -1 && seconds_since(begin) < 20;) sleep_ms(2);
+  CHECK(ended == 7);
+  CHECK(!std::filesystem::exists("hang-rank0.json"));
+  CHECK(!std::filesystem::exists("summary.json"));
 }
 
 TEST_CASE("a finished run is no longer watched") {
