@@ -1,5 +1,6 @@
 """Jobs of several ranks: under `trainopt launch`, or started one by one with the variables that a launcher sets."""
 
+import contextlib
 import importlib.util
 import itertools
 import os
@@ -188,11 +189,12 @@ def launch(trainopt, ranks, *arguments, **how):
 
 
 def process_of(job, rank):
-    """The process id of a rank under `trainopt launch`; None until it has started."""
+    """The process id of a rank under `trainopt launch`; None until it has started, and once it has ended."""
     launcher = job.processes[0].pid
     for child in Path(f"/proc/{launcher}/task/{launcher}/children").read_text().split():
-        if f"RANK={rank}".encode() in Path(f"/proc/{child}/environ").read_bytes().split(b"\0"):
-            return int(child)
+        with contextlib.suppress(ProcessLookupError, FileNotFoundError):  # it ends now
+            if f"RANK={rank}".encode() in Path(f"/proc/{child}/environ").read_bytes().split(b"\0"):
+                return int(child)
     return None
 
 
