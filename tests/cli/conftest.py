@@ -5,6 +5,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -32,6 +33,8 @@ SHARES = "workers_busy_pct read_pct decode_pct transform_pct other_pct sample_us
 
 
 def pytest_configure(config):
+    # Under nohup the tests would hand it on to the programs that they start; a function is not handed on.
+    signal.signal(signal.SIGHUP, lambda *_: None)
     config.addinivalue_line("markers", "full: slow, and covers nothing critical; run by scripts/test --full")
     config.addinivalue_line(
         "markers", "real_program: asks about loading or memory, so that every command is a process that loads libtorch"
