@@ -1,11 +1,34 @@
-# trainopt_module(NAME SOURCES a.cpp ... [USES other modules ...] [LINKS libraries ...] [TORCH] [COLD] [BATCH n])
-# Adds a static library for one folder of lib/. TORCH: the module uses libtorch, through the precompiled header that all
-# modules share. COLD: its code takes no noticeable part of a step. BATCH: see trainopt_compile_in_batches().
+# trainopt_sources(OUT)
+# Finds the sources of this folder and of the folders below it, in alphabetical order, except those in folders named
+# cuda, which lib/cuda compiles, and in folders with a CMakeLists.txt of their own.
+function(trainopt_sources out)
+  file(GLOB_RECURSE found CONFIGURE_DEPENDS RELATIVE ${CMAKE_CURRENT_SOURCE_DIR} *.cpp)
+  file(GLOB_RECURSE others RELATIVE ${CMAKE_CURRENT_SOURCE_DIR} */CMakeLists.txt)
+  list(TRANSFORM others REPLACE "CMakeLists.txt$" "")
+  foreach(other ${others})
+    list(FILTER found EXCLUDE REGEX "^${other}")
+  endforeach()
+  list(FILTER found EXCLUDE REGEX "(^|/)cuda/")
+  set(${out} ${found} PARENT_SCOPE)
+endfunction()
+
+# trainopt_module(NAME [USES other modules ...] [LINKS libraries ...] [TORCH] [COLD] [BATCH n] [ALONE a.cpp ...]
+#   [GENERATED a.cpp ...] [EXCEPT a.cpp ...])
+# Adds a static library for one folder of lib/, of all its sources (see trainopt_sources()) but those in EXCEPT. TORCH:
+# the module uses libtorch, through the precompiled header that all modules share. COLD: its code takes no noticeable
+# part of a step. BATCH: see trainopt_compile_in_batches(). ALONE: sources that are in no batch.
 function(trainopt_module name)
-  cmake_parse_arguments(arg "TORCH;COLD" "BATCH" "SOURCES;USES;LINKS" ${ARGN})
+  cmake_parse_arguments(arg "TORCH;COLD" "BATCH" "ALONE;EXCEPT;GENERATED;USES;LINKS" ${ARGN})
   set(target trainopt_${name})
-  add_library(${target} STATIC ${arg_SOURCES})
+  trainopt_sources(sources)
+  if(arg_EXCEPT)
+    list(REMOVE_ITEM sources ${arg_EXCEPT})
+  endif()
+  add_library(${target} STATIC ${sources} ${arg_GENERATED})
   trainopt_compile_in_batches(${target} ${arg_BATCH})
+  if(arg_ALONE)
+    set_source_files_properties(${arg_ALONE} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+  endif()
   if(arg_COLD)
     target_compile_options(${target} PRIVATE ${trainopt_cold_options})
   endif()
