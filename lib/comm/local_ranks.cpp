@@ -126,12 +126,14 @@ class Supervisor {
       const auto status = rank.reap();
       if (!status || *status == 0) continue;
       const Ending ending{rank.rank(), *status};
-      if (!passed_on_.contains(ending.signal()))
+      if (!passed_on_.contains(ending.signal())) {
         failures.push_back(ending);
-      else if (stopped_by_ == 0)
-        stopped_by_ = ending.signal();  // no deadline for the others: rank 0 may be saving
+        continue;
+      }
+      if (stopped_by_ == 0) stopped_by_ = ending.signal();  // no deadline for the others: rank 0 may be saving
+      missing_at_start_ |= WIFSIGNALED(*status);
     }
-    if (failed_ || failures.empty()) return;
+    if (failed_ || failures.empty() || missing_at_start_) return;
     failed_ = *std::min_element(failures.begin(), failures.end(),
                                 [](const Ending& a, const Ending& b) { return a.order() < b.order(); });
     deadline_ = after(spec_.term_delay_s);
@@ -139,6 +141,8 @@ class Supervisor {
 
   /// After the deadline, which gives the ranks time to notice the lost peer and report it themselves.
   void end_the_others() {
+    if (missing_at_start_)
+      for (const auto& rank : ranks_) rank.signal_group(SIGKILL);
     if (!deadline_ || Clock::now() < *deadline_) return;
     for (const auto& rank : ranks_) {
       others_were_ended_ |= rank.running();
@@ -157,6 +161,9 @@ class Supervisor {
   std::optional<Ending> failed_;
   int stopped_by_ = 0;
   bool asked_to_end_ = false, others_were_ended_ = false;
+  /// Whether a signal that was passed on has killed a rank, which therefore did not handle it yet. The others would wait
+  /// in vain to meet that rank, and have nothing to save.
+  bool missing_at_start_ = false;
   std::optional<Clock::time_point> deadline_;  // for the next step of ending the others
 };
 

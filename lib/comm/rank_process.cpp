@@ -72,6 +72,8 @@ std::vector<char*> pointers(std::vector<std::string>& words) {
   const int nothing = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
   const bool connected =
       ::dup2(nothing, STDIN_FILENO) >= 0 && ::dup2(output, STDOUT_FILENO) >= 0 && ::dup2(errors, STDERR_FILENO) >= 0;
+  // The launcher passes them on even if it was started in the background of a script, where shells ignore SIGINT.
+  for (const int number : {SIGINT, SIGTERM}) std::signal(number, SIG_DFL);
   std::signal(SIGPIPE, SIG_DFL);
   std::signal(SIGCHLD, SIG_DFL);
   sigset_t at_start = mask;

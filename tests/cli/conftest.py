@@ -33,8 +33,10 @@ SHARES = "workers_busy_pct read_pct decode_pct transform_pct other_pct sample_us
 
 
 def pytest_configure(config):
-    # Under nohup the tests would hand it on to the programs that they start; a function is not handed on.
+    # Ignored signals, as under nohup and in the background of a script, would be ignored by the programs that the tests
+    # start, too. A function is not handed on.
     signal.signal(signal.SIGHUP, lambda *_: None)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     config.addinivalue_line("markers", "full: slow, and covers nothing critical; run by scripts/test --full")
     config.addinivalue_line(
         "markers", "real_program: asks about loading or memory, so that every command is a process that loads libtorch"

@@ -29,14 +29,15 @@ LocalRanks ranks_that(const std::string& script, int count = 2) {
 /// Runs run_local_ranks() in its own process, with its output streams in files.
 class Launcher {
  public:
-  explicit Launcher(const LocalRanks& spec) {
+  explicit Launcher(const LocalRanks& spec, bool resets_signals = true) {
     std::fflush(stdout);  // buffered output would be written twice
     process_ = ::fork();
     if (process_ != 0) return;
     // Ranks inherit the test runner's open descriptors and ignored signals: shells ignore INT and QUIT in background
     // processes.
     ::close_range(3, ~0U, CLOSE_RANGE_CLOEXEC);
-    for (const int number : {SIGINT, SIGQUIT, SIGTERM}) std::signal(number, SIG_DFL);
+    for (const int number : {SIGINT, SIGQUIT, SIGTERM})
+      if (resets_signals) std::signal(number, SIG_DFL);
     for (const auto& [name, stream] : {std::pair{"out", STDOUT_FILENO}, {"err", STDERR_FILENO}})
       ::dup2(::open((folder_ / name).c_str(), O_CREAT | O_WRONLY | O_APPEND | O_CLOEXEC, 0600), stream);
     ::chdir(folder_.path().c_str());
@@ -228,6 +229,28 @@ TEST_CASE("a second signal is forwarded too; ranks killed by a forwarded signal 
   survives.wait_for({"[0] ready", "[1] ready"});
   survives.signal(SIGUSR2);
   CHECK(survives.end() == 0);
+}
+
+TEST_CASE("a rank that a signal kills before it handles signals ends the others, which would wait to meet it") {
+  for (const int number : {SIGINT, SIGTERM, SIGHUP}) {
+    LocalRanks spec = ranks_that(fmt::format(
+        "test $RANK = 0 && trap '' {}; echo ready; i=0; while test $((i += 1)) -lt 3000; do sleep 0.02; done", number));
+    Launcher launcher(spec);
+    launcher.wait_for({"[0] ready", "[1] ready"});
+    const auto asked = Clock::now();
+    launcher.signal(number);
+    CHECK(launcher.end() == 128 + number);
+    CHECK(seconds_since(asked) < 30);  // the rank waits for 60
+    CHECK(launcher.errors() == "");
+  }
+}
+
+TEST_CASE("ranks of a launcher in the background of a script can be interrupted from their start") {
+  const auto before = std::signal(SIGINT, SIG_IGN);
+  Launcher launcher(ranks_that("grep SigIgn /proc/self/status | tr -d '\\t'"), /*resets_signals=*/false);
+  std::signal(SIGINT, before);
+  CHECK(launcher.end() == 0);
+  CHECK(launcher.lines() == Lines{"[0] SigIgn:0000000000000000", "[1] SigIgn:0000000000000000"});
 }
 
 TEST_CASE("a rank that fails while stopping counts as failed") {
