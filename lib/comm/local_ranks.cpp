@@ -161,8 +161,8 @@ class Supervisor {
   std::optional<Ending> failed_;
   int stopped_by_ = 0;
   bool asked_to_end_ = false, others_were_ended_ = false;
-  /// Whether a signal that was passed on has killed a rank, which therefore did not handle it yet. The others would wait
-  /// in vain to meet that rank, and have nothing to save.
+  /// Whether a signal that was passed on has killed a rank, which therefore did not handle it yet. The others would
+  /// wait in vain to meet that rank, and have nothing to save.
   bool missing_at_start_ = false;
   std::optional<Clock::time_point> deadline_;  // for the next step of ending the others
 };

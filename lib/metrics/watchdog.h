@@ -35,8 +35,8 @@ class Watchdog {
   Watchdog(const Watchdog&) = delete;
   Watchdog& operator=(const Watchdog&) = delete;
 
-  /// The run has come to `stage` of its start. File calls and answers of servers (base/progress.h) count as progress, too,
-  /// until the next at(): listing and reading many files is no hang. As at().
+  /// The run has come to `stage` of its start. File calls and answers of servers (base/progress.h) count as progress,
+  /// too, until the next at(): listing and reading many files is no hang. As at().
   void starting(const char* stage) noexcept;
   /// Reports go to this folder from now on.
   void report_to(const std::filesystem::path& run_dir);

@@ -125,10 +125,8 @@ struct Watched {
     watchdog.report_to(folder.path());
   }
   Watchdog::Options options(double timeout_s, double grace_s) {
-    return {.timeout_s = timeout_s,
-            .grace_s = grace_s,
-            .stop_signal = &stop,
-            .end = [this](int code) { ended = code; }};
+    return {
+        .timeout_s = timeout_s, .grace_s = grace_s, .stop_signal = &stop, .end = [this](int code) { ended = code; }};
   }
   int wait_for_end(double seconds = 20) const {
     for (const auto begin = Clock::now(); ended == -1 && seconds_since(begin) < seconds;) sleep_ms(2);
