@@ -249,8 +249,8 @@ void RunReport::finish_failed(const Trainer* trainer, const Explained& failure, 
   try {
     finish(trainer, trainer ? to_json(trainer->bad_samples()) : Json::array(),
            {"failed", failure.message, static_cast<int>(failure.code)}, seconds_before_training);
-  } catch (const std::exception& error) {  // named recovery: the run's own failure is still reported
-    const Explained also = explain(error);
+  } catch (const std::exception& error) {   // named recovery: the run's own failure is still reported
+    const Explained also = explain(error);  // of a full disk, the failure itself says enough
     if (also.code != ExitCode::storage || failure.code != ExitCode::storage) log_error("{}", also.message);
   }
 }

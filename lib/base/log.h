@@ -19,8 +19,8 @@ void flush_log();
 /// From now on, standard error gets errors only, unless it gets debug lines.
 void log_only_errors();
 
-/// Says that records or log lose lines, with the problem that was met first: a full disk fails for all files alike, so
-/// later calls say nothing.
+/// Says that records or log lose lines, with the problem that was met first. Later calls in this process say nothing: a
+/// full disk fails for all files alike, and each run counts its own lost lines at its end.
 void report_lost_lines(const std::string& problem);
 
 enum class LogLevel { debug, info, warning, error };

@@ -29,15 +29,16 @@ LocalRanks ranks_that(const std::string& script, int count = 2) {
 /// Runs run_local_ranks() in its own process, with its output streams in files.
 class Launcher {
  public:
-  explicit Launcher(const LocalRanks& spec, bool resets_signals = true) {
+  /// `ignored`: a signal that the launcher ignores from its start; 0: none.
+  explicit Launcher(const LocalRanks& spec, int ignored = 0) {
     std::fflush(stdout);  // buffered output would be written twice
     process_ = ::fork();
     if (process_ != 0) return;
     // Ranks inherit the test runner's open descriptors and ignored signals: shells ignore INT and QUIT in background
-    // processes.
+    // processes, and nohup ignores HUP.
     ::close_range(3, ~0U, CLOSE_RANGE_CLOEXEC);
-    for (const int number : {SIGINT, SIGQUIT, SIGTERM})
-      if (resets_signals) std::signal(number, SIG_DFL);
+    for (const int number : {SIGINT, SIGQUIT, SIGTERM, SIGHUP})
+      std::signal(number, number == ignored ? SIG_IGN : SIG_DFL);
     for (const auto& [name, stream] : {std::pair{"out", STDOUT_FILENO}, {"err", STDERR_FILENO}})
       ::dup2(::open((folder_ / name).c_str(), O_CREAT | O_WRONLY | O_APPEND | O_CLOEXEC, 0600), stream);
     ::chdir(folder_.path().c_str());
@@ -246,9 +247,7 @@ TEST_CASE("a rank that a signal kills before it handles signals ends the others,
 }
 
 TEST_CASE("ranks of a launcher in the background of a script can be interrupted from their start") {
-  const auto before = std::signal(SIGINT, SIG_IGN);
-  Launcher launcher(ranks_that("grep SigIgn /proc/self/status | tr -d '\\t'"), /*resets_signals=*/false);
-  std::signal(SIGINT, before);
+  Launcher launcher(ranks_that("grep SigIgn /proc/self/status | tr -d '\\t'"), SIGINT);
   CHECK(launcher.end() == 0);
   CHECK(launcher.lines() == Lines{"[0] SigIgn:0000000000000000", "[1] SigIgn:0000000000000000"});
 }
@@ -298,12 +297,7 @@ TEST_CASE("ranks are not started again after a failure that would repeat, nor af
 }
 
 TEST_CASE("an ignored SIGHUP (nohup) is not forwarded") {
-  struct sigaction ignore {
-  }, before{};
-  ignore.sa_handler = SIG_IGN;
-  ::sigaction(SIGHUP, &ignore, &before);
-  Launcher launcher(ranks_that("echo ready; until test -e go; do sleep 0.02; done"));
-  ::sigaction(SIGHUP, &before, nullptr);
+  Launcher launcher(ranks_that("echo ready; until test -e go; do sleep 0.02; done"), SIGHUP);
   launcher.wait_for({"[0] ready", "[1] ready"});
   launcher.signal(SIGHUP);
   launcher.signal(SIGINT);
