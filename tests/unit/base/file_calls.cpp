@@ -148,6 +148,9 @@ TEST_CASE("a pipe is read to its end, and a file over the limit is rejected") {
   CHECK(read_file(folder / "a", ExitCode::data, 5) == "12345");
   CHECK_THAT(error_of(ExitCode::data, [&] { read_file(folder / "a", ExitCode::data, 4); }),
              ContainsSubstring("is too large: 5 bytes, at most 4"));
+  File::create(folder / "sparse").truncate(kMostBytesRead + 1);  // takes no space on the disk
+  CHECK_THAT(error_of(ExitCode::data, [&] { read_file(folder / "sparse", ExitCode::data); }),
+             ContainsSubstring("is too large: 4294967297 bytes, at most 4294967296"));
   CHECK(!read_file("/proc/self/stat", ExitCode::data).empty());
 }
 
