@@ -3,7 +3,7 @@
 
 #include "app/arguments.h"
 #include "app/job_member.h"
-#include "train/inject.h"
+#include "train/debug/inject.h"
 #include "train/plan.h"
 
 #include <vector>

@@ -1,6 +1,5 @@
 #include "app/run_report.h"
 
-#include "base/log.h"
 #include "app/not_measured.h"
 #include "app/report_page.h"
 #include "app/run_limit.h"
@@ -9,6 +8,7 @@
 #include "base/file_calls.h"
 #include "base/files.h"
 #include "base/held_folder.h"
+#include "base/log.h"
 #include "checkpoint/store.h"
 #include "data/loader_shares.h"
 #include "device/memory.h"
@@ -16,7 +16,7 @@
 #include "metrics/resumed_lines.h"
 #include "metrics/tensorboard_sink.h"
 #include "recipe/recipe_io.h"
-#include "train/memory_report.h"
+#include "train/observe/memory_report.h"
 #include "train/receipt.h"
 
 #include <unistd.h>

@@ -22,8 +22,8 @@
 #include "device/process.h"
 #include "metrics/watchdog.h"
 #include "recipe/plan_text.h"
-#include "train/checkpoint_writer.h"
-#include "train/memory_snapshot.h"
+#include "train/checkpoint/checkpoint_files.h"
+#include "train/observe/memory_snapshot.h"
 #include "train/trainer.h"
 
 #include <torch/version.h>

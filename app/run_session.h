@@ -4,7 +4,7 @@
 #include "app/arguments.h"
 #include "app/measure_options.h"
 #include "comm/launch_environment.h"
-#include "train/inject.h"
+#include "train/debug/inject.h"
 
 #include <filesystem>
 #include <functional>

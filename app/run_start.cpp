@@ -6,9 +6,8 @@
 #include "recipe/make_plan.h"
 #include "recipe/plan_text.h"
 #include "recipe/resume.h"
-#include "train/checkpoint_reader.h"
+#include "train/checkpoint/checkpoint_files.h"
 #include "train/evaluation.h"
-#include "train/target.h"
 
 #include <fmt/ranges.h>
 

@@ -5,7 +5,7 @@
 #include "app/run_directory.h"
 #include "base/held_folder.h"
 #include "checkpoint/run_lock.h"
-#include "train/archive.h"
+#include "train/checkpoint/archive.h"
 #include "train/plan.h"
 
 #include <filesystem>

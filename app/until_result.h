@@ -4,7 +4,7 @@
 #include "recipe/recipe.h"
 #include "statistics/time_to_target.h"
 #include "statistics/verdict.h"
-#include "train/target.h"
+#include "train/evaluation.h"
 
 #include <algorithm>
 #include <array>

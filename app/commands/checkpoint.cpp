@@ -4,7 +4,7 @@
 #include "base/print.h"
 #include "base/units.h"
 #include "device/tensor.h"
-#include "train/checkpoint_reader.h"
+#include "train/checkpoint/checkpoint_files.h"
 
 #include <CLI/CLI.hpp>
 #include <cstdio>

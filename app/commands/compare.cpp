@@ -1,5 +1,4 @@
 // trainopt compare A B: measures which of two recipes is faster, with a confidence interval.
-#include "base/log.h"
 #include "app/commands.h"
 #include "app/compare_against.h"
 #include "app/compare_each.h"
@@ -13,6 +12,7 @@
 #include "app/until_options.h"
 #include "app/version.h"
 #include "base/files.h"
+#include "base/log.h"
 #include "base/print.h"
 #include "compare/bundle.h"
 #include "compare/compare_arms.h"
@@ -20,7 +20,7 @@
 #include "compare/comparison_text.h"
 #include "compare/finished_runs.h"
 #include "recipe/make_plan.h"
-#include "train/inject.h"
+#include "train/debug/inject.h"
 
 #include <CLI/CLI.hpp>
 

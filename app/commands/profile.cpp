@@ -1,5 +1,4 @@
 // trainopt profile RECIPE...: a short run with the profiler on, and what its trace shows.
-#include "base/log.h"
 #include "app/attained.h"
 #include "app/commands.h"
 #include "app/report_page.h"
@@ -10,13 +9,14 @@
 #include "base/counted.h"
 #include "base/files.h"
 #include "base/json.h"
+#include "base/log.h"
 #include "base/print.h"
 #include "comm/launch_environment.h"
 #include "metrics/summary.h"
 #include "recipe/make_plan.h"
 #include "recipe/plan_peak.h"
 #include "trace/analysis.h"
-#include "train/profiler.h"
+#include "train/observe/profiler.h"
 
 #include <CLI/CLI.hpp>
 #include <fmt/ranges.h>

@@ -4,7 +4,7 @@
 #include "app/run_session.h"
 #include "app/signals.h"
 #include "comm/launch_environment.h"
-#include "train/inject.h"
+#include "train/debug/inject.h"
 
 #include <CLI/CLI.hpp>
 

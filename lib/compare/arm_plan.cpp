@@ -4,7 +4,7 @@
 #include "compare/json_values.h"
 #include "compare/perturbed_weights.h"
 #include "recipe/make_plan.h"
-#include "train/inject.h"
+#include "train/debug/inject.h"
 
 namespace trainopt {
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "data/batch_source.h"
-#include "train/optimizer.h"
+#include "train/optimizer/optimizer.h"
 
 namespace trainopt {
 

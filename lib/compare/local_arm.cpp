@@ -6,7 +6,7 @@
 #include "device/tensor.h"
 #include "metrics/other_load.h"
 #include "recipe/plan_text.h"
-#include "train/dump.h"
+#include "train/debug/dump.h"
 #include "train/receipt.h"
 
 #include <unistd.h>

@@ -4,7 +4,7 @@
 #include "compare/arm.h"
 #include "metrics/sinks.h"
 #include "metrics/telemetry.h"
-#include "train/checkpoint_writer.h"
+#include "train/checkpoint/checkpoint_files.h"
 #include "train/trainer.h"
 
 namespace trainopt {

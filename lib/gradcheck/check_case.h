@@ -4,8 +4,8 @@
 #include "gradcheck/deviation.h"
 #include "gradcheck/gradient_case.h"
 #include "gradcheck/twin.h"
-#include "train/build_context.h"
 #include "train/precision.h"
+#include "train/slot.h"
 
 #include <optional>
 

@@ -13,18 +13,18 @@
 #include "optimizations/fused_kernels/fused_kernels.h"
 #include "optimizations/fused_optimizer/fused_optimizer.h"
 #include "optimizations/loading/loading.h"
+#include "optimizations/pipeline_stages/pipeline_stages.h"
 #include "optimizations/precision/precision.h"
 #include "optimizations/set_to_none/set_to_none.h"
-#include "optimizations/pipeline_stages/pipeline_stages.h"
 #include "optimizations/sharding/sharding.h"
 #include "optimizations/tf32/tf32.h"
 #include "optimizations/winograd/winograd.h"
 #include "recipe/plain_plan.h"
 #include "recipe/plan_ranks.h"
 #include "recipe/recipe_io.h"
-#include "train/debug.h"
-#include "train/dump.h"
-#include "train/profiler.h"
+#include "train/debug/debug.h"
+#include "train/debug/dump.h"
+#include "train/observe/profiler.h"
 
 #include <algorithm>
 

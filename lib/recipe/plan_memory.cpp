@@ -1,7 +1,7 @@
 #include "recipe/plan_memory.h"
 
 #include "base/units.h"
-#include "train/memory_report.h"
+#include "train/observe/memory_report.h"
 
 namespace trainopt {
 namespace {

@@ -3,7 +3,7 @@
 #include "base/counted.h"
 #include "base/units.h"
 #include "comm/nccl_environment.h"
-#include "train/sharded_model.h"
+#include "train/parameter_store.h"
 
 namespace trainopt {
 namespace {

@@ -7,10 +7,7 @@
 #include "metrics/config.h"
 #include "model/config.h"
 #include "optimizations/config.h"
-#include "train/average_config.h"
 #include "train/config.h"
-#include "train/debug_config.h"
-#include "train/profiler_config.h"
 
 namespace trainopt {
 

@@ -7,7 +7,7 @@
 #include "recipe/recipe_io.h"
 #include "recipe/validate_data.h"
 #include "recipe/validate_schedule.h"
-#include "train/target.h"
+#include "train/evaluation.h"
 
 #include <algorithm>
 #include <set>

@@ -1,6 +1,6 @@
 #include "recipe/validate_schedule.h"
 
-#include "train/optimizer.h"
+#include "train/optimizer/optimizer.h"
 
 #include <algorithm>
 #include <functional>

@@ -1,6 +1,6 @@
 #include "train/bad_samples.h"
 
-#include "train/archive.h"
+#include "train/checkpoint/archive.h"
 
 namespace trainopt {
 namespace {

@@ -3,8 +3,8 @@
 
 #include "config/describe.h"
 #include "data/transform_config.h"
-#include "train/optimizer_config.h"
-#include "train/schedule_config.h"
+#include "train/optimizer/optimizer_config.h"
+#include "train/optimizer/schedule_config.h"
 
 namespace trainopt {
 
@@ -128,6 +128,101 @@ struct WatchdogConfig {
 template <class V>
 void describe(V& v, WatchdogConfig& c) {
   v.field("timeout", c.timeout, "The run is ended after this long without progress.", above(0));
+}
+
+// The section `debug` of a recipe: checks that are off by default, because each slows the run down.
+
+struct DebugConfig {
+  bool find_syncs = false, anomaly = false, gradcheck = false;
+  bool operator==(const DebugConfig&) const = default;
+};
+template <class V>
+void describe(V& v, DebugConfig& c) {
+  v.field("find_syncs", c.find_syncs,
+          "Name every operation of one step in which the host waits for the device or copies without need. Slows that "
+          "step down, and labels the units in all steps.");
+  v.field("anomaly", c.anomaly,
+          "Name the operation and unit in which a NaN or an infinity begins, and those whose backward failed. Makes "
+          "training several times slower: the result of every operation is checked, and on a GPU the host waits for "
+          "each.");
+  v.field("gradcheck", c.gradcheck,
+          "Before the first step, check every backward of trainopt's own that this recipe uses: its results against "
+          "float64, and those against central differences. Delays the start by seconds to minutes.");
+}
+
+// The section `profiler` of a recipe: which steps are profiled, and what is recorded of them. Names and meanings are
+// those of torch.profiler.
+
+enum class ProfiledActivity { cpu, gpu };
+template <>
+struct Choices<ProfiledActivity> {
+  static constexpr std::array all = {Choice<ProfiledActivity>{"cpu", ProfiledActivity::cpu},
+                                     Choice<ProfiledActivity>{"gpu", ProfiledActivity::gpu}};
+};
+
+struct ProfilerConfig {
+  int64_t wait = 1, warmup = 1, active = 3, repeat = 1;
+  std::vector<ProfiledActivity> activities{ProfiledActivity::cpu, ProfiledActivity::gpu};
+  bool record_shapes = false, profile_memory = false, with_stack = false, with_flops = false, units = true;
+  bool memory_snapshot = false;
+};
+template <class V>
+void describe(V& v, ProfilerConfig& c) {
+  v.field("wait", c.wait, "Steps before a recording begins.", in_range(0, 1e9));
+  v.field("warmup", c.warmup, "Steps with the profiler on whose events are discarded: the first ones are slower.",
+          in_range(0, 1e9));
+  v.field("active", c.active, "Steps that are recorded.", in_range(1, 1e6));
+  v.field("repeat", c.repeat, "How often wait, warmup and active are repeated; 0: until the run ends.",
+          in_range(0, 1e9));
+  v.field("activities", c.activities,
+          "What is recorded. An empty list records no trace and only sets the labels, for Nsight Systems.");
+  v.field("record_shapes", c.record_shapes, "Record the sizes of each operation's inputs.");
+  v.field("profile_memory", c.profile_memory,
+          "Record allocations and releases of memory; the loader's threads are then not recorded.");
+  v.field("with_stack", c.with_stack,
+          "Record where each operation was called: the path of labels and units around it. Needs units.");
+  v.field("with_flops", c.with_flops, "Record what the FLOPs are computed from, which are the shapes.");
+  v.field("memory_snapshot", c.memory_snapshot,
+          "Record allocations and releases to the end of the run: writes memory/rank0.pickle for PyTorch's memory "
+          "viewer, and names leaks and spikes.");
+  v.field("units", c.units, "Label the forward and backward of each of the model's units.");
+}
+
+// The section `average` of a recipe.
+
+struct NoAverageConfig {
+  static constexpr std::string_view kName = "none";
+};
+template <class V>
+void describe(V&, NoAverageConfig&) {}
+
+struct EmaConfig {
+  static constexpr std::string_view kName = "ema";
+  double decay = 0.999;
+};
+template <class V>
+void describe(V& v, EmaConfig& c) {
+  v.field("decay", c.decay, "Part of the average that each step keeps.", half_open(0.0, 1.0));
+}
+
+struct SwaConfig {
+  static constexpr std::string_view kName = "swa";
+  std::optional<int64_t> start_step;
+  int64_t every_n_steps = 1;
+};
+template <class V>
+void describe(V& v, SwaConfig& c) {
+  v.field("start_step", c.start_step, "First step that counts; null: after three quarters of the run's steps.",
+          in_range(1, 1e15), alias("swa_start"));
+  v.field("every_n_steps", c.every_n_steps, "Steps between those that count.", in_range(1, 1e15));
+}
+
+using AverageConfig = std::variant<NoAverageConfig, EmaConfig, SwaConfig>;
+template <class V>
+void describe(V& v, AverageConfig& c) {
+  v.variant("name", c,
+            "An average of the weights, evaluated and saved beside them: ema, with weights that fall exponentially, or "
+            "swa, in which all count alike (Izmailov et al. 2018).");
 }
 
 }  // namespace trainopt

@@ -6,6 +6,7 @@
 #include "data/sample_loader.h"
 #include "model/model.h"
 #include "model/task.h"
+#include "train/config.h"
 
 #include <c10/core/Device.h>
 
@@ -13,6 +14,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <string>
 #include <vector>
 
 namespace trainopt {
@@ -48,5 +50,31 @@ EvaluationResult evaluation_from(const Json& json);
 std::optional<EvaluationResult> evaluate(Model& model, Task& task, Precision& precision, const Plan& plan,
                                          Communicator& communicator, std::vector<RefusedSample>& bad_samples,
                                          const std::function<bool()>& stopped);
+
+// train.target: the result on held-out data at which a run has learned enough and ends.
+
+/// The one number that a target names.
+struct Goal {
+  std::string metric;  ///< "top1_pct", "loss" or "perplexity": its key in the recipe and in evaluations
+  double value = 0;
+  bool at_least = false;  ///< otherwise at most
+};
+
+/// Null if the recipe names none. Requires at most one.
+std::optional<Goal> goal_of(const TargetConfig& config);
+
+/// What `result` has for the goal, of the averaged weights if there are any; null if the task does not measure it.
+std::optional<double> measured_for(const Goal& goal, const EvaluationResult& result);
+/// False if there is no goal or it was not measured.
+bool reached(const std::optional<Goal>& goal, const EvaluationResult& result);
+
+/// "top1_pct of at least 97".
+std::string text(const Goal& goal);
+
+/// When a run reached its target.
+struct TargetReached {
+  int64_t step = 0, samples = 0;
+  double training_s = 0;  ///< since the start of training, without evaluations; includes time before a resume
+};
 
 }  // namespace trainopt

@@ -4,11 +4,13 @@
 
 #include "comm/rank_position.h"
 #include "metrics/gpu_trouble.h"
+#include "roofline/roofline.h"
 #include "storage/variables.h"
 
 #include <c10/core/Device.h>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 namespace trainopt {
@@ -43,5 +45,23 @@ struct AssumedJob {
 /// is the memory of the GPU and of the machine, whichever trains. Without `ranks` there is one rank per GPU of each
 /// machine. Throws UserError for unknown keys or invalid values.
 AssumedJob assume(Machine machine, const std::string& assumptions);
+
+// How fast a job's devices multiply at best, as measured by `trainopt roofline`.
+
+struct PeakSpeed {
+  double flops_per_s = 0;               ///< of all devices of the job, for products of the job's type; 0: not known
+  std::string type;                     ///< of the products, such as "float32"
+  std::string unknown;                  ///< why it is not known
+  std::optional<double> by_data_sheet;  ///< the measured rate as a share of the data sheet's; null: none is known
+
+  std::optional<double> operation_us;      ///< of the host, for a small operation
+  std::optional<Roofline> measured;        ///< all peaks of this machine; null: not measured
+  std::optional<double> memory_bound_pct;  ///< of the model's least time by roofline; null: not known
+
+  /// Time of a step with these multiplications; null if the peak is not known.
+  std::optional<double> least_ms(double flops) const {
+    return flops_per_s > 0 ? std::optional(1e3 * flops / flops_per_s) : std::nullopt;
+  }
+};
 
 }  // namespace trainopt

@@ -6,10 +6,10 @@
 #include "device/meta_device.h"
 #include "device/tensor.h"
 #include "train/micro_batches.h"
+#include "train/observe/observed_step.h"
 #include "train/plan.h"
-#include "train/rank_groups.h"
+#include "train/ranks.h"
 #include "train/step_guard.h"
-#include "train/step_memory.h"
 
 #include <algorithm>
 

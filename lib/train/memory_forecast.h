@@ -2,7 +2,7 @@
 // steps on the meta device, where tensors have shapes but no memory.
 #pragma once
 
-#include "train/memory_recorder.h"
+#include "train/observe/memory_recorder.h"
 
 #include <cstdint>
 #include <string>

@@ -2,11 +2,14 @@
 // store: it holds everything on this rank and sends nothing.
 #pragma once
 
+#include "comm/rank_position.h"
+#include "comm/sharding_costs.h"
 #include "model/tensor_file.h"
-#include "train/archive.h"
-#include "train/gradients.h"
+#include "train/checkpoint/archive.h"
+#include "train/optimizer/gradients.h"
 
 #include <ATen/core/Tensor.h>
+#include <c10/core/ScalarType.h>
 
 #include <functional>
 #include <memory>
@@ -128,5 +131,14 @@ class LocalParameters : public ParameterStore {
   NamedTensors parameters_;
   ClearGradients clear_;
 };
+
+// A plan's model as input for the formulas of comm/sharding_costs.h.
+
+struct Plan;
+
+/// Type to which gradients are converted for the exchange; null: unchanged.
+std::optional<c10::ScalarType> wire_type(const ParallelConfig& config);
+
+ShardedModel sharded_model(const Plan& plan, const ParallelConfig& config, const RankPosition& position);
 
 }  // namespace trainopt

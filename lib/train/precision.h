@@ -3,7 +3,7 @@
 #pragma once
 
 #include "device/autocast.h"
-#include "train/archive.h"
+#include "train/checkpoint/archive.h"
 
 #include <ATen/core/Tensor.h>
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "base/json.h"
-#include "train/step_trace.h"
+#include "train/observe/step_trace.h"
 
 #include <functional>
 #include <string>

@@ -2,9 +2,19 @@
 #pragma once
 
 #include "base/error.h"
+#include "metrics/record.h"
+#include "train/checkpoint/archive.h"
+#include "train/evaluation.h"
 
+#include <ATen/core/Generator.h>
+#include <ATen/core/Tensor.h>
+#include <c10/core/Device.h>
+
+#include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -61,6 +71,89 @@ class Slot {
   std::string name_, what_, filled_by_;
   Make make_;
   std::vector<Wrapper> wrappers_;
+};
+
+// Callbacks through which a run reports its progress.
+
+struct NonfiniteStep {
+  int64_t step = 0, epoch = 0;
+  std::optional<double> loss, grad_norm;
+  std::vector<int64_t> sample_ids;         ///< of all ranks, in the order of ranks
+  std::vector<int64_t> sample_ids_before;  ///< of the step before, if its update may be the cause
+  std::string began;                       ///< where in the step, if something looked; otherwise empty
+  std::string action;                      ///< what is done about it: "the step was skipped"
+};
+
+/// Called as events happen, on the trainer's thread.
+class RunListener {
+ public:
+  virtual ~RunListener() = default;
+  /// Called for steps in order, on a GPU one or two steps late. Telemetry columns are still empty.
+  virtual void step_done(const StepRecord& row) = 0;
+  virtual void evaluated(int64_t step, const EvaluationResult& result) = 0;
+  /// A step's loss or gradients were non-finite. Called after its step_done().
+  virtual void not_finite(const NonfiniteStep&) {}
+  /// The trainer enters a stage such as "waiting for data" after `steps` completed steps. `stage` is a string literal.
+  /// Called several times per step.
+  virtual void at(const char* /*stage*/, int64_t /*steps*/) {}
+  /// A checkpoint is about to be saved. The listener may add what its records need. Everything reported so far must be
+  /// in the record files before the checkpoint is committed.
+  virtual void save(ArchiveWriter&) {}
+};
+
+// How the two halves of a step are executed: eagerly (plain), or recorded once and replayed.
+
+struct Batch;
+struct StepTrace;
+
+/// The trainer's own code for the two halves, handed to the runner.
+struct StepBody {
+  std::function<at::Tensor(const Batch&)> micro_step =
+      {};  ///< forward and backward; returns the micro-batch's share of the step's loss (0-dim, detached)
+  // The two halves of micro_step. A runner may let several micro-batches' forwards precede the first one's backward.
+  std::function<at::Tensor(const Batch&)> forward = {};  ///< returns the share of the step's loss, with its graph
+  std::function<void(const at::Tensor& loss, bool is_last)> backward = {};  ///< `is_last`: of the step
+  std::function<at::Tensor()> update_step =
+      {};  ///< returns the gradient norm before clipping (0-dim); undefined without clipping
+};
+
+class StepRunner {
+ public:
+  virtual ~StepRunner() = default;
+  virtual at::Tensor micro_step(const StepBody& body, const Batch& micro) = 0;
+  virtual at::Tensor update_step(const StepBody& body) = 0;
+  /// Called when memory ran out: the runner releases what it keeps of earlier steps. With `permanently` it must not
+  /// keep anything again. Returns false if it kept nothing.
+  virtual bool drop_state(bool /*permanently*/) { return false; }
+  /// Posts what it has done in the run so far, under its own labels.
+  virtual void report(StepTrace&) const {}
+};
+
+class EagerRunner : public StepRunner {
+ public:
+  at::Tensor micro_step(const StepBody& body, const Batch& micro) override { return body.micro_step(micro); }
+  at::Tensor update_step(const StepBody& body) override { return body.update_step(); }
+};
+
+// The inputs from which the parts in the slots are built.
+
+class Communicator;
+class Model;
+class ParameterStore;
+class RankGroups;
+struct Plan;
+
+struct BuildContext {
+  const Plan& plan;
+  at::Device device;
+  std::filesystem::path run_dir = {};    ///< where a part may write; empty if the run has no folder
+  Communicator* communicator = nullptr;  ///< between the job's ranks; also set with one rank
+  Model* model = nullptr;                ///< already built, on `device`
+  ParameterStore* parameters = nullptr;  ///< null while the store itself is being built
+  const int64_t* steps_done = nullptr;   ///< of the run, including before a resume; the running step's number minus 1
+  std::optional<at::Generator> generator = std::nullopt;  ///< for the model's random numbers
+  Communicator* replicas = nullptr;  ///< between the ranks that hold the same parameters; without a pipeline all ranks
+  RankGroups* groups = nullptr;      ///< with the communicators of a pipeline
 };
 
 }  // namespace trainopt

@@ -3,7 +3,7 @@
 #include "device/tensor.h"
 #include "metrics/async_reader.h"
 #include "model/model.h"
-#include "train/gradients.h"
+#include "train/optimizer/gradients.h"
 
 #include <algorithm>
 

@@ -1,6 +1,6 @@
 #include "train/step_place.h"
 
-#include "train/profiled_units.h"
+#include "train/observe/profiler.h"
 
 #include <fmt/format.h>
 

@@ -1,17 +1,25 @@
 #include "train/trainer.h"
 
 #include "base/units.h"
+#include "device/backend_settings.h"
 #include "device/device.h"
+#include "device/gpu_error.h"
 #include "device/memory.h"
+#include "device/memory_label.h"
 #include "device/tensor.h"
 #include "device/trace_range.h"
-#include "train/checkpoint_writer.h"
+#include "train/checkpoint/checkpoint_files.h"
 #include "train/micro_batches.h"
-#include "train/observed_step.h"
+#include "train/observe/observed_step.h"
 
 #include <algorithm>
 
+// Building a trainer's parts, and loading the state to resume from.
+
+// Evaluations between the steps, of the weights and of their average.
+
 namespace trainopt {
+
 /// The results of a step's micro-batches.
 struct Trainer::MicroBatchResults {
   PendingRecord record;
@@ -279,6 +287,166 @@ void Trainer::compare_replicas() {
   compared_at_ = outcome_.steps;
   ++outcome_.replicas.passed;
   outcome_.replicas.wall_s += seconds_since(began);
+  ranks_.drop_traffic();
+  boundary_ = Clock::now();
+}
+
+/// Everything that uses the device is in build(). If that throws, this constructor is complete, so ~Trainer() runs.
+Trainer::Trainer(Plan plan, std::filesystem::path run_dir, RunListener& listener, const std::atomic<int>& stop_signal,
+                 Persistence persistence, std::shared_ptr<Communicator> communicator, MemoryRecorder* memory)
+    : Trainer(std::move(plan), listener, stop_signal, persistence.checkpoints, std::move(communicator), memory) {
+  open_device(plan_.device);
+  or_gpu_lost([&] { build(run_dir, persistence); });
+}
+
+Trainer::Trainer(Plan plan, RunListener& listener, const std::atomic<int>& stop_signal, CheckpointWriter* checkpoints,
+                 std::shared_ptr<Communicator> communicator, MemoryRecorder* memory)
+    : plan_(std::move(plan)),
+      listener_(listener),
+      stop_signal_(stop_signal),
+      checkpoints_(checkpoints),
+      communicator_(std::move(communicator)),
+      ranks_(*communicator_),
+      phases_(plan_.device, plan_.replays_steps),
+      memory_(memory, plan_.memory_snapshot),
+      schedule_(plan_.schedule()) {}
+
+void Trainer::build(const std::filesystem::path& run_dir, const Persistence& persistence) {
+  at("building the model");
+  async_reader_.emplace(plan_.device, /*fixed_delay=*/communicator_->ranks() > 1);
+  {
+    const MemoryScope scope({.use = MemoryUse::parameters});
+    model_ = plan_.build_model(/*is_resumed=*/persistence.resume != nullptr);
+  }
+  training_ = {.training = true,
+               .generator = make_generator(plan_.device, plan_.seed + static_cast<uint64_t>(communicator_->rank()))};
+  guard_ = std::make_unique<StepGuard>(*model_, plan_.device, *training_.generator, plan_.undoes_steps());
+  groups_ = std::make_unique<RankGroups>(*communicator_, plan_.stages);
+  for (Communicator* group : groups_->of_pipeline()) ranks_.also_count(*group);
+  replica_check_.emplace(groups_->replicas(), plan_.parallel.check_replicas_every);
+  BuildContext context{plan_,
+                       plan_.device,
+                       run_dir,
+                       communicator_.get(),
+                       model_.get(),
+                       nullptr,
+                       &outcome_.steps,
+                       training_.generator,
+                       &groups_->replicas(),
+                       groups_.get()};
+  model_->set_operations(plan_.build_operations(context));
+  {
+    const MemoryScope scope({.use = MemoryUse::gradients});
+    parameters_ = plan_.parameters.build(context);
+  }
+  for (Communicator* of_store : parameters_->communicators()) ranks_.also_count(*of_store);
+  context.parameters = parameters_.get();
+  task_ = plan_.task.build(context);
+  precision_ = plan_.precision.build(context);
+  {
+    const MemoryScope scope({.use = MemoryUse::optimizer});
+    optimizer_ = plan_.optimizer.build(context);
+  }
+  parameters_->set_form(optimizer_->make_gradients());
+  runner_ = plan_.runner.build(context);
+  average_ = plan_.average.build(context);
+  profiler_ = plan_.profiler.build(context);
+  memory_.attach(*model_, (run_dir / "memory" / fmt::format("rank{}", communicator_->rank())).string());
+  body_ = {.micro_step = [this](const Batch& micro) { return micro_step(micro); },
+           .forward = [this](const Batch& micro) { return forward(micro); },
+           .backward = [this](const at::Tensor& loss, bool is_last) { backward(loss, is_last); },
+           .update_step = [this] { return update_step(); }};
+  if (persistence.resume) {
+    at("loading the checkpoint");
+    load(*persistence.resume);
+    if (!persistence.forks) saved_at_ = outcome_.steps;
+  }
+  at("opening the data");
+  open_batches();
+  started_ = boundary_ = Clock::now();
+}
+
+bool Trainer::evaluation_due() const {
+  return plan_.evaluation && plan_.evaluation->every_n_steps && outcome_.steps % *plan_.evaluation->every_n_steps == 0;
+}
+
+void Trainer::evaluate() {
+  const BackendGuard settings(plan_.backend);
+  deliver(async_reader_->flush());
+  const auto began = Clock::now();
+  ranks_.broadcast_buffers(*model_, groups_->replicas());
+  const auto stopped = [&] {
+    at("evaluating");
+    agree();
+    return ranks_.stopped();
+  };
+  const auto evaluated = [&] {
+    return evaluate_within_memory([&] {
+      return trainopt::evaluate(*model_, *task_, *precision_, plan_, *communicator_, bad_samples_.evaluation, stopped);
+    });
+  };
+  auto result = evaluated();
+  if (result)
+    with_average([&] {
+      ranks_.broadcast_buffers(*model_, groups_->replicas());  // each rank has averages of its own statistics
+      if (const auto average = evaluated())
+        result->average = {average->loss, average->top1_pct, average->top5_pct, average->perplexity};
+      else
+        result.reset();  // stopped
+    });
+  if (result) {
+    outcome_.evaluation = result;
+    evaluated_at_ = outcome_.steps;
+    note_target(wall_s_before_ + milliseconds_between(started_, began) / 1e3 - outcome_.evaluation_s);
+    listener_.evaluated(outcome_.steps, *result);
+  }
+  outcome_.evaluation_s += seconds_since(began);
+  ranks_.drop_traffic();
+  boundary_ = Clock::now();
+}
+
+bool Trainer::with_average(const std::function<void()>& work) {
+  if (!average_->begin_use()) return false;
+  const auto tell = [this] {
+    parameters_->updated();
+    optimizer_->parameters_changed();
+  };
+  tell();
+  work();
+  average_->end_use();
+  tell();
+  return true;
+}
+
+void Trainer::note_target(double training_s) {
+  if (!outcome_.target && reached(goal_of(plan_.train.target), *outcome_.evaluation))
+    outcome_.target = TargetReached{outcome_.steps, outcome_.samples, training_s};
+}
+
+/// data.warmup_largest: forward and backward of the largest batch that may come, before the first step, so that the
+/// allocator holds what any later batch needs. Twice: from the second step on, forward may run beside gradients. They
+/// are dropped, and random numbers and the precision's state returned, so the training is the same without it. If
+/// memory runs out, in smaller pieces from then on, as in a step.
+void Trainer::run_largest_batch() {
+  at("running the largest batch");
+  const Batch batch = largest_batch(plan_.data, plan_.device);
+  for (int passes = 0; passes < 2;) {
+    guard_->begin(outcome_.steps + 1, outcome_.samples);
+    try {
+      const int64_t pieces = outcome_.micro_split * plan_.stages.micro_batches;
+      for (const Batch& micro : split_batch(batch, pieces, min_micro_batch_size())) micro_step(micro);
+    } catch (const std::exception& error) {  // named recovery: out of memory
+      if (!is_out_of_memory(error)) throw;
+      recover_memory(error);
+      continue;
+    }
+    guard_->rollback();
+    const auto flag = at::TensorOptions(plan_.device).dtype(at::kFloat);
+    precision_->update(/*overflow=*/at::zeros({}, flag), /*rolled_back=*/at::ones({}, flag));
+    Gradients& gradients = parameters_->finish_gradients();
+    if (++passes == 2) gradients.clear();
+  }
+  phases_.discard();
   ranks_.drop_traffic();
   boundary_ = Clock::now();
 }

@@ -7,16 +7,13 @@
 #include "data/batch_source.h"
 #include "metrics/async_reader.h"
 #include "train/bad_samples.h"
+#include "train/evaluation.h"
+#include "train/observe/observed_step.h"
+#include "train/optimizer/schedule.h"
 #include "train/plan.h"
-#include "train/rank_groups.h"
-#include "train/rank_agreement.h"
-#include "train/replica_check.h"
-#include "train/run_listener.h"
-#include "train/schedule.h"
+#include "train/ranks.h"
+#include "train/slot.h"
 #include "train/step_guard.h"
-#include "train/step_memory.h"
-#include "train/step_phases.h"
-#include "train/target.h"
 
 #include <atomic>
 #include <filesystem>

@@ -3,7 +3,7 @@
 
 #include "device/memory_label.h"
 #include "device/tensor.h"
-#include "train/checkpoint_writer.h"
+#include "train/checkpoint/checkpoint_files.h"
 
 #include <map>
 

@@ -9,8 +9,7 @@
 #include "checkpoint/store.h"
 #include "recipe/make_plan.h"
 #include "recipe/recipe_io.h"
-#include "train/checkpoint_reader.h"
-#include "train/checkpoint_writer.h"
+#include "train/checkpoint/checkpoint_files.h"
 #include "train/trainer.h"
 
 #include <fcntl.h>

@@ -12,8 +12,7 @@
 #include "checkpoint/run_lock.h"
 #include "checkpoint/store.h"
 #include "support/plans.h"
-#include "train/checkpoint_reader.h"
-#include "train/checkpoint_writer.h"
+#include "train/checkpoint/checkpoint_files.h"
 
 #include <ATen/Parallel.h>
 #include <spdlog/spdlog.h>

@@ -5,7 +5,7 @@
 #include "recipes.h"
 #include "support/catch.h"
 #include "support/planted_units.h"
-#include "train/memory_report.h"
+#include "train/observe/memory_report.h"
 
 using namespace trainopt;
 using namespace trainopt::test;

@@ -3,7 +3,7 @@
 #include "device/tensor_memory.h"
 #include "kernels/linear_cross_entropy_checks.h"
 #include "kernels/meta.h"
-#include "train/step_trace.h"
+#include "train/observe/step_trace.h"
 
 #include <ATen/Parallel.h>
 #include <c10/util/Exception.h>

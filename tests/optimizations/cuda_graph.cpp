@@ -1,14 +1,14 @@
 // A run that records and replays its steps is bit-identical to an eager run, whatever the host decides between steps.
 #include "device/cuda_library.h"
+#include "kernels/update/update.h"
 #include "optimizations/cuda_graph/graph_runner.h"
 #include "optimizations/fused_optimizer/fused_optimizer.h"
-#include "kernels/update/update.h"
 #include "optimizations/tape_graph.h"
 #include "recipe/make_plan.h"
 #include "support/catch.h"
 #include "support/resuming.h"
 #include "support/small_gpt2.h"
-#include "train/inject.h"
+#include "train/debug/inject.h"
 
 #include <ATen/Parallel.h>
 

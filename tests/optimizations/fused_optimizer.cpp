@@ -8,7 +8,7 @@
 #include "support/parameters.h"
 #include "support/plans.h"
 #include "support/resuming.h"
-#include "train/inject.h"
+#include "train/debug/inject.h"
 
 namespace fused_optimizer_tests {
 

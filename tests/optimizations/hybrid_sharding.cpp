@@ -7,7 +7,7 @@
 #include "support/catch.h"
 #include "support/small_gpt2.h"
 #include "support/trained_ranks.h"
-#include "train/sharded_model.h"
+#include "train/parameter_store.h"
 
 namespace hybrid_sharding_tests {
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "device/tensor.h"
-#include "train/optimizer.h"
+#include "train/optimizer/optimizer.h"
 #include "train/parameter_store.h"
 
 #include <ATen/CPUGeneratorImpl.h>

@@ -4,8 +4,7 @@
 #include "device/tensor.h"
 #include "support/plans.h"
 #include "support/temporary_folder.h"
-#include "train/checkpoint_reader.h"
-#include "train/checkpoint_writer.h"
+#include "train/checkpoint/checkpoint_files.h"
 
 namespace trainopt::test {
 

@@ -3,7 +3,7 @@
 #include "device/tensor.h"
 #include "optimizations/amp/float32_convolutions.h"
 #include "optimizations/option_checks.h"
-#include "train/gradients.h"
+#include "train/optimizer/gradients.h"
 #include "train/plan.h"
 
 #include <ATen/ops/_amp_update_scale.h>

@@ -5,8 +5,7 @@
 #include "data/batch.h"
 #include "device/graph.h"
 #include "device/stream.h"
-#include "train/build_context.h"
-#include "train/step_runner.h"
+#include "train/slot.h"
 
 #include <array>
 #include <map>

@@ -3,8 +3,8 @@
 #pragma once
 
 #include "optimizations/fp8/linear.h"
-#include "train/build_context.h"
 #include "train/precision.h"
+#include "train/slot.h"
 
 #include <map>
 #include <string>

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "kernels/update/update.h"
-#include "train/gradients.h"
+#include "train/optimizer/gradients.h"
 
 #include <optional>
 

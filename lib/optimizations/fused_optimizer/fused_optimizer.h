@@ -4,7 +4,7 @@
 
 #include "optimizations/info.h"
 
-#include "train/optimizer.h"
+#include "train/optimizer/optimizer.h"
 
 namespace trainopt {
 namespace kernels::update {

@@ -4,7 +4,7 @@
 
 #include "kernels/update/update.h"
 #include "optimizations/fused_optimizer/weight_copies.h"
-#include "train/optimizer.h"
+#include "train/optimizer/optimizer.h"
 
 namespace trainopt::fused_optimizer {
 

@@ -1,7 +1,7 @@
 #include "optimizations/fused_optimizer/receipt.h"
 
 #include "base/counted.h"
-#include "train/optimizer.h"
+#include "train/optimizer/optimizer.h"
 
 #include <ATen/record_function.h>
 

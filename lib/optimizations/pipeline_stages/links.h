@@ -2,7 +2,7 @@
 #pragma once
 
 #include "model/model.h"
-#include "train/rank_groups.h"
+#include "train/ranks.h"
 
 #include <deque>
 #include <memory>

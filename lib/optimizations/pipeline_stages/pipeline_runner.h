@@ -3,8 +3,7 @@
 
 #include "comm/config.h"
 #include "optimizations/pipeline_stages/links.h"
-#include "train/build_context.h"
-#include "train/step_runner.h"
+#include "train/slot.h"
 
 #include <memory>
 

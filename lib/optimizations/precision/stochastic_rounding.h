@@ -2,7 +2,7 @@
 // value between two neighbours a < b becomes b with probability (value − a) ÷ (b − a), so that its mean is exact.
 #pragma once
 
-#include "train/weight_rounding.h"
+#include "train/optimizer/optimizer.h"
 
 #include <memory>
 

@@ -3,7 +3,7 @@
 #include "base/error.h"
 #include "device/memory_label.h"
 #include "device/tensor.h"
-#include "train/autograd_hooks.h"
+#include "train/observe/autograd_hooks.h"
 
 namespace trainopt {
 

@@ -2,8 +2,8 @@
 #pragma once
 
 #include "comm/config.h"
-#include "train/build_context.h"
 #include "train/parameter_store.h"
+#include "train/slot.h"
 
 #include <memory>
 

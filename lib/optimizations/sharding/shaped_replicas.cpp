@@ -3,7 +3,7 @@
 #include "device/memory_label.h"
 #include "device/tensor.h"
 #include "optimizations/sharding/flat_gradients.h"
-#include "train/autograd_hooks.h"
+#include "train/observe/autograd_hooks.h"
 #include "train/plan.h"
 
 #include <map>

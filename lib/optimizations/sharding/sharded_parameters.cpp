@@ -5,7 +5,7 @@
 #include "optimizations/sharding/gradient_shards.h"
 #include "optimizations/sharding/machine_groups.h"
 #include "optimizations/sharding/sharding_receipt.h"
-#include "train/autograd_hooks.h"
+#include "train/observe/autograd_hooks.h"
 #include "train/plan.h"
 
 #include <set>

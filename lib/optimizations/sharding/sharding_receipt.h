@@ -1,8 +1,8 @@
 // What a step of several ranks sent and held in memory, compared with the formulas.
 #pragma once
 
+#include "train/parameter_store.h"
 #include "train/receipt.h"
-#include "train/sharded_model.h"
 
 namespace trainopt {
 

@@ -4,7 +4,7 @@
 #include "recipe/make_plan.h"
 #include "recipe/plan_text.h"
 #include "support/catch.h"
-#include "train/optimizer.h"
+#include "train/optimizer/optimizer.h"
 
 #include <set>
 

@@ -3,8 +3,8 @@
 #include "support/catch.h"
 #include "support/planted_units.h"
 #include "support/resuming.h"
-#include "train/debug.h"
-#include "train/inject.h"
+#include "train/debug/debug.h"
+#include "train/debug/inject.h"
 
 #include <ATen/record_function.h>
 

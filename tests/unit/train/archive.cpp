@@ -1,7 +1,7 @@
-#include "train/archive.h"
 #include "base/error.h"
 #include "device/tensor.h"
 #include "support/catch.h"
+#include "train/checkpoint/archive.h"
 
 using namespace trainopt;
 

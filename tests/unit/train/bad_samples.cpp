@@ -4,7 +4,7 @@
 #include "support/captured_log.h"
 #include "support/catch.h"
 #include "support/plans.h"
-#include "train/archive.h"
+#include "train/checkpoint/archive.h"
 #include "unit/data/probe.h"
 
 using namespace trainopt;

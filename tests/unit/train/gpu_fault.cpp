@@ -6,7 +6,7 @@
 #include "support/ranks.h"
 #include "support/resuming.h"
 #include "support/temporary_folder.h"
-#include "train/inject.h"
+#include "train/debug/inject.h"
 
 #include <mutex>
 

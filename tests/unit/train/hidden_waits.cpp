@@ -1,10 +1,10 @@
 #include "device/differentiable.h"
 #include "device/tensor.h"
 #include "support/catch.h"
-#include "support/planted_units.h"
 #include "support/plans.h"
-#include "train/debug.h"
-#include "train/wait_finder.h"
+#include "support/planted_units.h"
+#include "train/debug/debug.h"
+#include "train/debug/wait_finder.h"
 
 #include <ATen/record_function.h>
 

@@ -1,9 +1,8 @@
 // Injected stragglers, without a clock: the delay is computed from given times.
-#include "train/inject.h"
+#include "train/debug/inject.h"
 
 #include "support/catch.h"
 #include "support/plans.h"
-#include "train/straggler_delay.h"
 
 using namespace trainopt;
 using namespace trainopt::test;

@@ -2,8 +2,8 @@
 #include "support/catch.h"
 #include "support/resuming.h"
 #include "support/temporary_folder.h"
-#include "train/dump.h"
-#include "train/inject.h"
+#include "train/debug/dump.h"
+#include "train/debug/inject.h"
 #include "train/micro_batches.h"
 
 #include <array>

@@ -1,13 +1,13 @@
 // What was live at a step's peak, and what leaks and spikes.
-#include "train/memory_recorder.h"
 #include "device/differentiable.h"
 #include "support/captured_log.h"
 #include "support/catch.h"
 #include "support/plans.h"
-#include "train/memory_report.h"
-#include "train/memory_snapshot.h"
-#include "train/step_memory.h"
-#include "train/step_trace.h"
+#include "train/observe/memory_recorder.h"
+#include "train/observe/memory_report.h"
+#include "train/observe/memory_snapshot.h"
+#include "train/observe/observed_step.h"
+#include "train/observe/step_trace.h"
 
 #include <sys/mman.h>
 

@@ -1,8 +1,8 @@
-#include "train/optimizer.h"
 #include "model/model.h"
 #include "support/catch.h"
 #include "support/parameters.h"
-#include "train/muon.h"
+#include "train/optimizer/optimizer.h"
+#include "train/optimizer/update_rules.h"
 
 #include <ATen/ops/linalg_svdvals.h>
 

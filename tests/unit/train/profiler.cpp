@@ -1,5 +1,5 @@
-#include "train/profiler.h"
 #include "support/catch.h"
+#include "train/observe/profiler.h"
 
 using namespace trainopt;
 

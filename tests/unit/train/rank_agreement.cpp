@@ -1,5 +1,5 @@
 // Agreement between ranks, with a communicator that simulates the other ranks.
-#include "train/rank_agreement.h"
+#include "train/ranks.h"
 
 #include "support/catch.h"
 

@@ -1,5 +1,5 @@
 // Checksums that every change alters, and what is said about the rank that differs. Ranks are threads.
-#include "train/replica_check.h"
+#include "train/ranks.h"
 
 #include "base/error.h"
 #include "device/tensor.h"

@@ -1,7 +1,7 @@
 // Schedules against values worked out by hand. tests/oracle compares each with PyTorch over whole runs.
-#include "train/schedule.h"
 #include "base/error.h"
 #include "support/catch.h"
+#include "train/optimizer/schedule.h"
 
 #include <cmath>
 

@@ -1,4 +1,4 @@
-#include "train/step_trace.h"
+#include "train/observe/step_trace.h"
 
 #include "device/tensor.h"
 #include "support/catch.h"
