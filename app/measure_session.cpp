@@ -1,10 +1,10 @@
 #include "app/measure_session.h"
 
-#include "base/log.h"
 #include "app/run_plan.h"
 #include "app/signals.h"
+#include "base/log.h"
 #include "base/print.h"
-#include "compare/ranked_arms.h"
+#include "compare/arms/ranked_arms.h"
 #include "device/device.h"
 #include "device/device_allocator.h"
 #include "device/process.h"

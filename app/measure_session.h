@@ -3,8 +3,8 @@
 
 #include "app/arguments.h"
 #include "app/job_member.h"
-#include "compare/arm_service.h"
-#include "compare/make_arm.h"
+#include "compare/arms/arm_process.h"
+#include "compare/arms/make_arm.h"
 
 #include <functional>
 #include <span>

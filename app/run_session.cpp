@@ -13,7 +13,6 @@
 #include "base/log.h"
 #include "base/print.h"
 #include "comm/nccl_environment.h"
-#include "compare/ablation_json.h"
 #include "compare/ablation_report.h"
 #include "compare/ceilings.h"
 #include "device/device.h"

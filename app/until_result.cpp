@@ -4,7 +4,7 @@
 #include "app/signals.h"
 #include "base/counted.h"
 #include "base/files.h"
-#include "compare/comparison_words.h"
+#include "compare/comparison_text.h"
 #include "recipe/recipe_io.h"
 
 #include <cmath>

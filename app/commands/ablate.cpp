@@ -1,5 +1,4 @@
 // trainopt ablate RECIPE: measures each switch of a recipe, alone and removed from the full stack.
-#include "base/log.h"
 #include "app/ablate_until.h"
 #include "app/commands.h"
 #include "app/measure_options.h"
@@ -11,8 +10,8 @@
 #include "app/until_options.h"
 #include "app/version.h"
 #include "base/files.h"
+#include "base/log.h"
 #include "base/print.h"
-#include "compare/ablation_json.h"
 #include "compare/ablation_report.h"
 #include "compare/bundle.h"
 

@@ -7,8 +7,7 @@
 #include "base/files.h"
 #include "comm/lost_rank.h"
 #include "comm/nccl_environment.h"
-#include "compare/arm_process.h"
-#include "compare/arm_service.h"
+#include "compare/arms/arm_process.h"
 
 #include <CLI/CLI.hpp>
 #include <csignal>

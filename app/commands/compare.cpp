@@ -15,10 +15,10 @@
 #include "base/log.h"
 #include "base/print.h"
 #include "compare/bundle.h"
-#include "compare/compare_arms.h"
 #include "compare/comparison_json.h"
 #include "compare/comparison_text.h"
 #include "compare/finished_runs.h"
+#include "compare/measure.h"
 #include "recipe/make_plan.h"
 #include "train/debug/inject.h"
 

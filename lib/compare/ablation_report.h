@@ -1,6 +1,7 @@
 // An ablation as text, Markdown and CSV.
 #pragma once
 
+#include "base/json.h"
 #include "compare/ablation.h"
 
 #include <string>
@@ -15,5 +16,11 @@ std::string ablation_csv(const Ablation& ablation);
 
 /// One line per ceiling: "even free loading would give +7.0 % (+5.9 % to +8.1 %)".
 std::string ceilings_text(const std::vector<CeilingRow>& ceilings);
+
+// An ablation as JSON.
+
+/// {total, switches: [{name, alone, in_stack, interaction, one_off_s, break_even_step, …}], ceilings, …}.
+Json to_json(const Ablation& ablation);
+Json ceilings_json(const std::vector<CeilingRow>& ceilings);
 
 }  // namespace trainopt

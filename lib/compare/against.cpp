@@ -2,7 +2,12 @@
 
 #include "base/counted.h"
 #include "base/error.h"
-#include "compare/comparison_warnings.h"
+#include "compare/comparison_json.h"
+#include "compare/comparison_text.h"
+#include "compare/json_values.h"
+#include "compare/remarks.h"
+#include "compare/table.h"
+#include "metrics/format.h"
 #include "recipe/recipe_io.h"
 #include "statistics/spread.h"
 #include "statistics/welch.h"
@@ -128,6 +133,202 @@ GateEvidence evidence_of(const Against& a, const GateRule& rule) {
   if (needed > static_cast<int64_t>(std::min(then.size(), now.size())))
     e.to_decide = fmt::format("about {} on each side would decide", counted(needed, "process", "es"));
   return e;
+}
+
+namespace {
+
+constexpr int kAgainstSchema = 2;
+
+Sampling sampling_from(const Json& json) {
+  Sampling sampling;
+  sampling.own_processes = true;
+  sampling.ended = json.at("ended");
+  sampling.seconds = json.at("seconds");
+  if (!json.at("failure").is_null()) sampling.failure = json.at("failure");
+  for (const Json& round : json.at("samples")) sampling.rounds.push_back(round_from(round, 1));
+  const Json& arm = json.at("arms").at("b");
+  sampling.names = {arm.at("name").get<std::string>()};
+  sampling.facts = {facts_from(arm)};
+  return sampling;
+}
+
+bool sound(const Against& a) {
+  const auto positive = [](double value) { return std::isfinite(value) && value > 0; };
+  const auto& then = a.stored.seconds_per_sample;
+  const auto& pairing = a.stored.pairing;
+  return !then.empty() && std::all_of(then.begin(), then.end(), positive) && !a.sampling.rounds.empty() &&
+         a.level > 0 && a.level < 1 && a.min_effect >= 0 && (!pairing || (pairing->pairs >= 2 && pairing->sd >= 0));
+}
+
+Against checked_against(const Json& json) {
+  if (json.at("schema_version") != kAgainstSchema)
+    throw UserError(fmt::format("it has schema_version {}, this build reads {}", json_text(json.at("schema_version")),
+                                kAgainstSchema),
+                    ExitCode::data);
+  Against a;
+  a.stored = stored_arm_from(json.at("arms").at("a"));
+  a.sampling = sampling_from(json);
+  a.recipe = json.at("arms").at("b").at("recipe");
+  a.level = json.at("level");
+  a.min_effect = json.at("min_effect");
+  for (const Json& one : json.at("differences"))
+    a.differences.push_back(
+        {.what = one.at("what"), .then = one.at("then"), .now = one.at("now"), .of_machine = one.at("of_machine")});
+  if (!sound(a))
+    throw UserError("it has no processes, or processes without time, or an invalid level or min_effect",
+                    ExitCode::data);
+  judge_against(a);
+  if (std::abs(a.ratio - json.at("ratio").get<double>()) > 1e-9 * a.ratio ||
+      text(a.verdict) != json.at("verdict").get<std::string>())
+    throw UserError(fmt::format("the samples do not give the recorded result; they give {} with a ratio of {:.4f}",
+                                text(a.verdict), a.ratio),
+                    ExitCode::data);
+  return a;
+}
+
+}  // namespace
+
+bool is_against(const Json& result) {
+  return result.is_object() && result.contains("differences") && result.contains("no_verdict");
+}
+
+Json to_json(const Against& a, bool with_samples) {
+  Json json = {{"schema_version", kAgainstSchema},
+               {"verdict", text(a.verdict)},
+               {"ratio", a.ratio},
+               {"interval", or_null(a.interval)},
+               {"no_verdict", a.no_verdict.empty() ? Json() : Json(a.no_verdict)},
+               {"level", a.level},
+               {"min_effect", a.min_effect},
+               {"paired", false},
+               {"half_width", or_null(a.half_width)},
+               {"paired_half_width", or_null(a.paired_half_width)},
+               {"processes", a.processes()},
+               {"ended", a.sampling.ended},
+               {"failure", a.sampling.failure.empty() ? Json() : Json(a.sampling.failure)},
+               {"seconds", a.sampling.seconds},
+               {"own_processes", true},
+               {"numerics", Json()},
+               {"warnings", a.warnings}};
+  json["differences"] = Json::array();
+  for (const Difference& one : a.differences)
+    json["differences"].push_back(
+        {{"what", one.what}, {"then", one.then}, {"now", one.now}, {"of_machine", one.of_machine}});
+  json["arms"] = {{"a", to_json(a.stored)}, {"b", to_json(a.arm)}};
+  if (!with_samples) return json;
+  json["samples"] = Json::array();
+  for (const Round& round : a.sampling.rounds) json["samples"].push_back(to_json(round));
+  return json;
+}
+
+Against against_from(const Json& json) {
+  try {
+    return checked_against(json);
+  } catch (const Json::exception& error) {
+    throw UserError(fmt::format("it is not a result of compare --against: {}", json_problem(error)), ExitCode::data);
+  }
+}
+
+namespace {
+
+constexpr size_t kDifferencesShown = 12;
+
+/// The verdict in the words of a comparison.
+std::string against_headline(const Against& a) {
+  if (!a.interval)
+    return fmt::format("inconclusive: B against A is {}; {}", percent_faster(a.ratio),
+                       a.no_verdict.empty() ? "the processes do not vary at all" : a.no_verdict);
+  Comparison same_words;
+  same_words.verdict = a.verdict;
+  same_words.ratio = a.ratio;
+  same_words.interval = a.interval;
+  same_words.level = a.level;
+  same_words.min_effect = a.min_effect;
+  return headline(same_words) + (a.no_verdict.empty() ? "" : "; " + a.no_verdict);
+}
+
+std::string stored_text(const StoredArm& arm) {
+  return fmt::format("{} samples/s in {}, stored as {} of {}", human_rate(arm.samples_per_s),
+                     counted(static_cast<int64_t>(arm.seconds_per_sample.size()), "process", "es"), arm.arm, arm.file);
+}
+
+std::string_view against_ending(const std::string& ended) {
+  return ended == "processes" ? "as many as the stored result has, and at least three" : ending(ended);
+}
+
+std::string processes_text(const Against& a) {
+  const std::vector<Round>& rounds = a.sampling.rounds;
+  const auto of_first = static_cast<int64_t>(2 * end_of_measurement(rounds, 0, true));
+  return fmt::format("{} of {} of {}, {}, {} in total", counted(a.processes(), "process", "es"),
+                     counted(of_first, "turn"), counted(rounds.front().turns.front().steps, "step"),
+                     against_ending(a.sampling.ended), human_seconds(a.sampling.seconds));
+}
+
+/// How much less this shows than a comparison, in measured numbers.
+std::string not_paired_text(const Against& a) {
+  std::string text = "A was measured earlier, so what has changed on the machine since counts too";
+  if (!a.half_width) return text;
+  text += fmt::format("; ±{:.1f} %", 100 * *a.half_width);
+  if (!a.paired_half_width) return text;
+  const StoredArm& stored = a.stored;
+  return text + fmt::format(", where {} of processes that took turns would have ±{:.1f} %, judging by the {} stored",
+                            counted(a.processes(), "pair"), 100 * *a.paired_half_width,
+                            counted(stored.pairing->pairs, "pair"));
+}
+
+std::vector<std::string> difference_lines(const Against& a) {
+  std::vector<std::string> lines;
+  for (const Difference& one : a.differences) {
+    if (lines.size() == kDifferencesShown) {
+      lines.push_back(fmt::format("and {} more, in result.json", a.differences.size() - lines.size()));
+      break;
+    }
+    lines.push_back(text(one));
+  }
+  return lines;
+}
+
+}  // namespace
+
+std::string against_text(const Against& a, bool color) {
+  std::string text = fmt::format("A  {}\nB  {}\n\n", a.stored.name, a.arm.name);
+  const auto line = [&](const std::string& name, const std::string& value) {
+    text += fmt::format("  {:<13} {}\n", name, value);
+  };
+  const std::string_view paint = a.verdict == Verdict::pays ? kGreen : a.verdict == Verdict::costs ? kRed : kBold;
+  text += (color ? colored(against_headline(a), paint) : against_headline(a)) + "\n";
+  line("A", stored_text(a.stored));
+  line("B", arm_text(a.arm));
+  line("measured", processes_text(a));
+  line("not paired", not_paired_text(a));
+  for (const auto& difference : difference_lines(a)) line("differs", difference);
+  for (const auto& warning : a.warnings) line("warning", warning);
+  return text;
+}
+
+std::string against_markdown(const Against& a) {
+  Table table({"arm", "recipe", "samples/s", "processes"}, 2);
+  table.add({{"A, stored"},
+             {a.stored.name},
+             {human_rate(a.stored.samples_per_s)},
+             {std::to_string(a.stored.seconds_per_sample.size())}});
+  table.add({{"B, now"}, {a.arm.name}, {human_rate(a.arm.samples_per_s)}, {std::to_string(a.processes())}});
+  std::string text = fmt::format("**{}**\n\n{}\n\nMeasured: {}. Not paired: {}.", against_headline(a), table.markdown(),
+                                 processes_text(a), not_paired_text(a));
+  for (const auto& difference : difference_lines(a)) text += fmt::format(" Differs: {}.", difference);
+  for (const auto& warning : a.warnings) text += fmt::format(" Warning: {}.", warning);
+  return text + "\n";
+}
+
+std::string against_csv(const Against& a) {
+  std::string text = fmt::format("process,turn,{}\n", kTurnColumns);
+  const std::vector<Round>& rounds = a.sampling.rounds;
+  for (size_t i = 0, turn_number = 0; i < rounds.size(); ++i) {
+    if (i == 0 || rounds[i].set != rounds[i - 1].set) turn_number = 0;
+    for (const Turn& turn : rounds[i].turns)
+      text += fmt::format("{},{},{}\n", rounds[i].set + 1, ++turn_number, turn_columns(turn, rounds[i].other_load_pct));
+  }
+  return text;
 }
 
 }  // namespace trainopt

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "compare/gate.h"
-#include "compare/sample_alone.h"
+#include "compare/sampling/process_sets.h"
 #include "compare/stored_arm.h"
 
 namespace trainopt {

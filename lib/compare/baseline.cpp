@@ -2,7 +2,7 @@
 
 #include "base/counted.h"
 #include "compare/comparison_text.h"
-#include "compare/turn_taker.h"
+#include "compare/sampling/turn_taker.h"
 #include "statistics/spread.h"
 #include "statistics/verdict.h"
 

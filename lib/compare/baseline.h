@@ -2,9 +2,9 @@
 #pragma once
 
 #include "base/clock.h"
-#include "compare/arm.h"
-#include "compare/arm_service.h"
-#include "compare/numerics.h"
+#include "compare/arms/arm.h"
+#include "compare/arms/arm_process.h"
+#include "compare/numbers/numerics.h"
 #include "statistics/interval.h"
 
 #include <atomic>

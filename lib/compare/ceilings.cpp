@@ -1,8 +1,9 @@
 #include "compare/ceilings.h"
 
 #include "base/error.h"
-#include "compare/make_arm.h"
+#include "compare/arms/make_arm.h"
 #include "device/gpu_error.h"
+#include "device/tensor.h"
 
 namespace trainopt {
 
@@ -54,6 +55,18 @@ std::vector<CeilingRow> measure_ceilings(const Recipe& recipe, int64_t ranks, co
   }
   remove_first_steps(folder);
   return rows;
+}
+
+Batch ReplayedBatches::next() {
+  if (source_) {
+    Batch batch = source_->next();
+    for (const auto field : kBatchFields)  // on the CPU they share the loader's memory
+      if (at::Tensor& tensor = batch.*field; tensor.defined()) tensor = tensor.clone();
+    step_.push_back(batch);
+    if (batch.is_last) source_.reset();
+    return batch;
+  }
+  return step_[next_++ % step_.size()];
 }
 
 }  // namespace trainopt

@@ -2,7 +2,7 @@
 
 #include "base/counted.h"
 #include "compare/comparison_text.h"
-#include "compare/comparison_warnings.h"
+#include "compare/remarks.h"
 #include "metrics/summary.h"
 #include "statistics/paired.h"
 

@@ -1,7 +1,7 @@
 // A comparison: two arms take turns until it is decided which is faster.
 #pragma once
 
-#include "compare/sampling.h"
+#include "compare/sampling/sampling.h"
 #include "statistics/interval.h"
 #include "statistics/verdict.h"
 

@@ -1,9 +1,9 @@
 #include "compare/comparison_json.h"
 
 #include "base/error.h"
-#include "compare/comparison_warnings.h"
 #include "compare/json_values.h"
-#include "compare/numerics_json.h"
+#include "compare/numbers/numerics_output.h"
+#include "compare/remarks.h"
 
 #include <algorithm>
 #include <cmath>

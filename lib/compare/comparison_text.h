@@ -1,11 +1,49 @@
 // A comparison as text, Markdown and CSV.
 #pragma once
 
-#include "compare/comparison_words.h"
+#include "compare/comparison.h"
 
 #include <string>
+#include <string_view>
+#include <vector>
 
 namespace trainopt {
+
+// The words that the reports on two arms, on several and on ablations share.
+
+/// "+2.6 %" for 1.026.
+std::string percent_faster(double ratio);
+/// "+1.9 % to +3.3 %".
+std::string percent_faster(const Interval& interval);
+/// "+2.6 % (+1.9 % to +3.3 %)"; without an interval the first part alone.
+std::string percent_faster(double ratio, const std::optional<Interval>& interval);
+/// The same for a table: "+2.6 % (+1.9 … +3.3)".
+std::string with_range(double ratio, const std::optional<Interval>& interval);
+
+/// Of a table's cell: green for pays, red for costs, otherwise none.
+std::string_view color_of(Verdict verdict);
+/// "95 %".
+std::string level_text(double level);
+/// "until it was decided": of Comparison::ended.
+std::string_view ending(const std::string& ended);
+std::string noise_text(const NoiseFloor& noise);
+/// "agree to within rounding: …", "WRONG OR DIFFERENT: …", "not compared: …".
+std::string numbers_text(const Numerics& numerics);
+
+/// An arm's name in a report, and its receipts as in summary.json.
+struct ArmReceipts {
+  std::string arm;
+  const Json* receipts = nullptr;
+};
+/// A line for each switch that was on, or had an effect, in some arms only: "NAME: A off; B …".
+std::vector<std::string> switch_lines(const std::vector<ArmReceipts>& arms);
+
+/// In CSV, with quotes if necessary: the value of a switch may be a map, with commas.
+std::string csv_field(const std::string& text);
+/// A turn's numbers in CSV, and their heads.
+inline constexpr std::string_view kTurnColumns =
+    "steps,samples,seconds,data_wait_s,cpu_s,gpu_sm_clock_mhz,gpu_throttle,other_load_pct";
+std::string turn_columns(const Turn& turn, const std::optional<double>& other_load_pct);
 
 /// The verdict in one line. Gives the end of the interval that has been shown before the measured ratio: a comparison
 /// that stops as soon as it is decided tends to stop at a lucky moment.

@@ -2,8 +2,8 @@
 
 #include "base/error.h"
 #include "base/units.h"
-#include "compare/comparison_words.h"
-#include "compare/comparison_warnings.h"
+#include "compare/comparison_text.h"
+#include "compare/remarks.h"
 
 #include <algorithm>
 #include <cmath>

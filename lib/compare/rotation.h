@@ -1,9 +1,11 @@
 // Several arms in one fair rotation: every pair of them is compared, and all conclusions hold together.
 #pragma once
 
+#include "compare/arms/make_arm.h"
 #include "compare/comparison.h"
-#include "compare/make_arm.h"
+#include "statistics/interval.h"
 
+#include <cstddef>
 #include <functional>
 #include <optional>
 #include <string>
@@ -60,5 +62,14 @@ using KeepRotation = std::function<void(const Rotation&)>;
 /// Throws what the arms throw before the end of the first round, or set of processes; a later failure is recorded.
 std::optional<Rotation> rotate(const ArmsToRotate& arms, const CompareOptions& options, Clock::time_point until,
                                ArmFactory& factory, const Observer& observer, const KeepRotation& keep);
+
+// Makes the intervals of several ratios agree with each other.
+
+/// `ratios`: for the pairs of pairs_of(arms), an interval of B's throughput relative to A's; null: unknown. If all
+/// intervals hold, so do their products along every chain of arms: if B is at least 3 % faster than A, and C at least
+/// 2 % faster than B, then C is at least 5.06 % faster than A. Narrows each interval to what all chains allow, so that
+/// conclusions drawn from them cannot contradict each other. Returns false, and changes nothing, if no throughputs
+/// satisfy all intervals.
+bool make_consistent(std::vector<std::optional<Interval>>& ratios, size_t arms);
 
 }  // namespace trainopt

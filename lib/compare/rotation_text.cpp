@@ -3,7 +3,7 @@
 #include "base/counted.h"
 #include "base/units.h"
 #include "compare/comparison_text.h"
-#include "compare/comparison_warnings.h"
+#include "compare/remarks.h"
 #include "compare/table.h"
 #include "metrics/format.h"
 

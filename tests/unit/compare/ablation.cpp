@@ -1,11 +1,9 @@
 #include "compare/ablation.h"
 
 #include "base/files.h"
-#include "compare/ablation_bench.h"
-#include "compare/ablation_json.h"
 #include "compare/ablation_report.h"
-#include "compare/attribution.h"
 #include "compare/ceilings.h"
+#include "compare/remarks.h"
 #include "support/catch.h"
 #include "support/temporary_folder.h"
 

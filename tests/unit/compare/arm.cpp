@@ -1,9 +1,9 @@
-#include "compare/ceiling_parts.h"
-#include "compare/local_arm.h"
+#include "compare/arms/local_arm.h"
+#include "compare/ceilings.h"
 #include "device/tensor.h"
 #include "support/catch.h"
-#include "support/temporary_folder.h"
 #include "support/plans.h"
+#include "support/temporary_folder.h"
 
 using namespace trainopt;
 using namespace trainopt::test;

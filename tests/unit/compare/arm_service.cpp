@@ -1,4 +1,4 @@
-#include "compare/arm_service.h"
+#include "compare/arms/arm_process.h"
 
 #include "scripted_arm.h"
 #include "support/catch.h"

@@ -1,5 +1,5 @@
 // Which arms may share a process.
-#include "compare/make_arm.h"
+#include "compare/arms/make_arm.h"
 #include "recipe/make_plan.h"
 #include "support/catch.h"
 

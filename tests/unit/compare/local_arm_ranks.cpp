@@ -1,8 +1,7 @@
 // Arms of a job with several ranks, each rank a thread: what they write is what one rank with the same global batch
 // writes.
 #include "comm/sharding_costs.h"
-#include "compare/local_arm.h"
-#include "compare/perturbed_weights.h"
+#include "compare/arms/local_arm.h"
 #include "device/tensor.h"
 #include "recipe/make_plan.h"
 #include "support/catch.h"

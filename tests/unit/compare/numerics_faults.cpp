@@ -1,7 +1,6 @@
 // How often compare_numbers() distinguishes planted faults from correct changes.
-#include "compare/local_arm.h"
-#include "compare/numerics.h"
-#include "compare/perturbed_weights.h"
+#include "compare/arms/local_arm.h"
+#include "compare/numbers/numerics.h"
 #include "support/catch.h"
 #include "support/temporary_folder.h"
 #include "unit/compare/planted_faults.h"

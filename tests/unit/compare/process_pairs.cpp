@@ -1,4 +1,4 @@
-#include "compare/process_pairs.h"
+#include "compare/measure.h"
 
 #include "scripted_arm.h"
 #include "statistics/block_order.h"

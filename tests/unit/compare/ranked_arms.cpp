@@ -1,4 +1,4 @@
-#include "compare/ranked_arms.h"
+#include "compare/arms/ranked_arms.h"
 
 #include "comm/lost_rank.h"
 #include "recipe/recipe_io.h"

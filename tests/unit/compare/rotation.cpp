@@ -1,12 +1,11 @@
 #include "compare/rotation.h"
 
 #include "base/philox.h"
-#include "compare/consistent_pairs.h"
 #include "compare/each_values.h"
-#include "compare/process_sets.h"
 #include "compare/rotation_json.h"
 #include "compare/rotation_text.h"
-#include "compare/turn_taker.h"
+#include "compare/sampling/process_sets.h"
+#include "compare/sampling/turn_taker.h"
 #include "scripted_arm.h"
 #include "support/catch.h"
 

@@ -1,0 +1,211 @@
+#include "compare/arms/local_arm.h"
+
+#include "base/files.h"
+#include "base/philox.h"
+#include "base/units.h"
+#include "device/memory.h"
+#include "device/tensor.h"
+#include "metrics/other_load.h"
+#include "recipe/plan_text.h"
+#include "train/debug/dump.h"
+#include "train/plan.h"
+#include "train/receipt.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <set>
+
+namespace trainopt {
+namespace {
+
+const std::atomic<int>& never() {
+  static const std::atomic<int> none{0};
+  return none;
+}
+
+/// Records go to files as the recipe specifies; the console belongs to the comparison.
+LoggingConfig in_files(LoggingConfig logging) {
+  std::erase(logging.sinks, SinkKind::console);
+  logging.progress = Progress::off;
+  return logging;
+}
+
+CheckpointWriterOptions checkpoint_options(const Plan& plan, const std::filesystem::path& folder) {
+  CheckpointWriterOptions options;
+  options.root = folder / "checkpoints";
+  options.every_n_steps = plan.checkpoint.every_n_steps;
+  options.keep_last = plan.checkpoint.keep_last;
+  options.background = plan.checkpoint.background;
+  options.position = plan.position;
+  return options;
+}
+
+int64_t period_of(const Plan& plan) {
+  const int64_t evaluations = plan.evaluation ? plan.evaluation->every_n_steps.value_or(1) : 1;
+  const int64_t checkpoints = plan.position.ranks == 1 ? plan.checkpoint.every_n_steps.value_or(1) : 1;
+  return std::lcm(std::lcm(evaluations, checkpoints), plan.logging.sinks.empty() ? 1 : plan.logging.every_n_steps);
+}
+
+}  // namespace
+
+std::filesystem::path update_file(const std::filesystem::path& arm_folder) {
+  return arm_folder / "first-update.safetensors";
+}
+std::filesystem::path gradients_file(const std::filesystem::path& arm_folder) {
+  return arm_folder / "dump" / "step-00000001.safetensors";
+}
+
+LocalArm::LocalArm(Plan plan, std::filesystem::path folder, LocalArmOptions options)
+    : folder_(std::move(folder)), options_(std::move(options)) {
+  if (plan.position.is_first()) create_folders(folder_);
+  if (plan.position.is_first() && !plan.logging.sinks.empty()) {
+    sinks_ = std::make_unique<Sinks>(in_files(plan.logging), folder_, ConsoleOptions{.fd = STDERR_FILENO});
+    telemetry_ = std::make_unique<Telemetry>(TelemetryOptions{
+        .device = plan.device, .interval_s = plan.telemetry.interval.seconds, .file = folder_ / "telemetry.jsonl"});
+  }
+  plan.logging.dump = {.steps = {1}, .what = {DumpKind::gradients}};
+  add_dump(plan, RankDumps::complete);
+  if (plan.checkpoint.every_n_steps && plan.position.ranks == 1)
+    checkpoints_ = std::make_unique<CheckpointWriter>(checkpoint_options(plan, folder_));
+  trainer_ = std::make_unique<Trainer>(std::move(plan), folder_, *this, never(),
+                                       Persistence{.checkpoints = checkpoints_.get()}, options_.communicator);
+  before_training_s_ = seconds_since(options_.began);
+}
+
+LocalArm::~LocalArm() = default;
+
+void LocalArm::step_done(const StepRecord& row) {
+  StepRecord full_row = row;
+  if (telemetry_) telemetry_->fill(full_row);
+  if (sinks_) sinks_->write(full_row);
+  turn_.step_ms.push_back(full_row[Metric::step_ms].value_or(0));
+  turn_.losses.push_back(full_row[Metric::loss].value_or(0));
+  turn_.phases.add(full_row);
+  turn_.data_wait_s += full_row[Metric::data_wait_ms].value_or(0) * 1e-3;
+  turn_.samples += full_row.step_samples;
+  turn_.tokens += full_row.step_tokens;
+  if (const auto& clock = full_row[Metric::gpu_sm_clock_mhz]) {
+    clock_sum_ += *clock;
+    ++clock_count_;
+  }
+  if (const auto& throttle = full_row[Metric::gpu_throttle])
+    turn_.throttle = turn_.throttle.value_or(0) | std::llround(*throttle);
+}
+
+Turn LocalArm::turn(int64_t steps) {
+  const bool first = trainer_->outcome().steps == 0;
+  NamedTensors before, update;
+  if (first) before = copy_of_state();
+  turn_ = {};
+  clock_sum_ = 0;
+  clock_count_ = 0;
+  if (telemetry_) telemetry_->resume();
+  const double cpu_before = process_cpu_seconds();
+  const auto began = Clock::now();
+  for (int64_t i = 1; i <= steps; ++i) {
+    trainer_->step();
+    if (first && i == std::min(steps, kUpdateSteps)) update = update_since(std::move(before));
+  }
+  trainer_->pause();
+  if (checkpoints_) checkpoints_->finish();  // what is still being written is this arm's work
+  if (telemetry_) telemetry_->pause();
+  turn_.seconds = seconds_since(began);
+  turn_.cpu_s = process_cpu_seconds() - cpu_before;
+  turn_.steps = steps;
+  if (clock_count_ > 0) turn_.sm_clock_mhz = clock_sum_ / static_cast<double>(clock_count_);
+  if (first && trainer_->plan().position.is_first()) save_tensors(update_file(folder_), update);
+  return turn_;
+}
+
+ArmFacts LocalArm::facts() {
+  const Plan& plan = trainer_->plan();
+  const RunOutcome& outcome = trainer_->outcome();
+  ArmFacts facts;
+  facts.step_samples = plan.data.schedule().step_samples();
+  if (options_.whole) facts.period = period_of(plan);
+  facts.time_to_first_step_s = before_training_s_ + outcome.time_to_first_step_s.value_or(0);
+  if (options_.exclusive_process) facts.peak_memory_mib = peak_memory_mib(plan.device);
+  facts.plan = plan_json(plan);
+  facts.price_per_hour = plan.bench.price_per_hour;
+  facts.receipts = receipts_json(receipts(plan.switches, outcome.trace));
+  if (const StepTrace& seen = outcome.trace; seen.step != 0)
+    facts.ranks.push_back({.peak_memory_mib = facts.peak_memory_mib,
+                           .state_mib = mib(seen.parameter_bytes + seen.gradient_bytes + seen.optimizer_bytes),
+                           .sent_mib = seen.sent_bytes / 0x1p20});
+  return facts;
+}
+
+NamedTensors LocalArm::copy_of_state() {
+  std::set<std::string> buffers;
+  for (const auto& [name, tensor] : trainer_->model().buffers()) buffers.insert(name);
+  NamedTensors copies;
+  trainer_->during("reading the weights", [&] {
+    for (const auto& [name, tensor] : trainer_->weights()) {
+      // In float32, because another arm may hold its weights in another type.
+      const auto type = tensor.scalar_type() == at::kBFloat16 ? at::kFloat : tensor.scalar_type();
+      copies.emplace_back(buffers.contains(name) ? std::string(kBufferPrefix) + name : name,
+                          tensor.detach().to(type, /*non_blocking=*/false, /*copy=*/true));
+    }
+  });
+  return copies;
+}
+
+NamedTensors LocalArm::update_since(NamedTensors before) {
+  std::vector<double> along;
+  const NamedTensors now = copy_of_state();
+  for (size_t i = 0; i < now.size(); ++i) {
+    at::Tensor& first = before[i].second;
+    const at::Tensor update = now[i].second - first;
+    if (!now[i].first.starts_with(kBufferPrefix)) {
+      const double length = first.norm().item<double>();
+      along.push_back(length > 0 ? (update * first).sum().item<double>() / length : 0);
+    }
+    first = update;
+  }
+  before.emplace_back(kAlongWeights, at::tensor(along, at::kFloat));
+  return before;
+}
+
+namespace {
+
+constexpr uint64_t kSigns = 0x7065727475726264;  // separates these draws from those of the initial weights
+
+/// 1 ± `by` for each of `count` elements, on the CPU. One Philox block provides 128 signs.
+at::Tensor factors(int64_t count, double by, uint64_t key) {
+  at::Tensor all = at::empty({count}, at::kFloat);
+  float* const out = all.mutable_data_ptr<float>();
+  PhiloxBlock bits{};
+  for (int64_t i = 0; i < count; ++i) {
+    const auto index = static_cast<uint64_t>(i);
+    if (index % 128 == 0) bits = philox(key, 0, index / 128);
+    const bool up = bits[index % 128 / 32] >> (index % 32) & 1;
+    out[i] = static_cast<float>(up ? 1 + by : 1 - by);
+  }
+  return all;
+}
+
+}  // namespace
+
+void perturb_weights(Model& model, uint64_t seed) {
+  const at::NoGradGuard no_grad;
+  for (auto& [name, parameter] : model.parameters()) {
+    const double by = parameter.scalar_type() == at::kBFloat16 ? kPerturbationOfBfloat16 : kPerturbation;
+    parameter.mul_(factors(parameter.numel(), by, mix_key(mix_key(seed, kSigns), name))
+                       .view(parameter.sizes())
+                       .to(parameter.device()));
+  }
+}
+
+void begin_perturbed(Plan& plan) {
+  // The convolution slot is built first, before any part that keeps copies of the weights.
+  plan.convolution.wrap("perturbed twin", "from perturbed weights",
+                        [](const BuildContext& context, std::unique_ptr<ConvolutionOperations> inner) {
+                          perturb_weights(*context.model, context.plan.seed);
+                          return inner;
+                        });
+}
+
+}  // namespace trainopt

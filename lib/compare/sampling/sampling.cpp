@@ -1,0 +1,121 @@
+#include "compare/sampling/sampling.h"
+
+#include "compare/sampling/turn_taker.h"
+
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+
+namespace trainopt {
+
+std::vector<PairOfArms> pairs_of(size_t arms) {
+  std::vector<PairOfArms> pairs;
+  for (size_t a = 0; a < arms; ++a)
+    for (size_t b = a + 1; b < arms; ++b) pairs.push_back({a, b});
+  return pairs;
+}
+
+double pair_level(double level, size_t arms) {
+  const size_t pairs = arms * (arms - 1) / 2;
+  return pairs == 1 ? level : 1 - (1 - level) / static_cast<double>(pairs);
+}
+
+PairVerdicts::PairVerdicts(size_t arms, const SequentialOptions& of_each)
+    : pairs_(pairs_of(arms)), verdicts_(pairs_.size(), SequentialVerdict(of_each)) {}
+
+void PairVerdicts::add(std::span<const Round> rounds) {
+  for (size_t i = 0; i < pairs_.size(); ++i)
+    verdicts_[i].add(measurement_of(blocks_of(rounds, pairs_[i].a, pairs_[i].b)));
+}
+
+void PairVerdicts::look() const {
+  at::parallel_for(0, static_cast<int64_t>(verdicts_.size()), 1, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) verdicts_[static_cast<size_t>(i)].interval();
+  });
+}
+
+void PairVerdicts::finish() {
+  for (SequentialVerdict& verdict : verdicts_) verdict.finish();
+}
+
+bool PairVerdicts::decided() const { return decided_pairs() == verdicts_.size(); }
+
+size_t PairVerdicts::decided_pairs() const {
+  return static_cast<size_t>(
+      std::count_if(verdicts_.begin(), verdicts_.end(), [](const SequentialVerdict& v) { return v.decided(); }));
+}
+
+bool PairVerdicts::settled(double ratio) const {
+  for (size_t i = 0; i < pairs_.size(); ++i)
+    if (pairs_[i].a == 0 && !verdicts_[i].settles(ratio)) return false;
+  return true;
+}
+
+double longest_stall(double turn_s) {
+  // A page-cache write or a pause of the clock may take 2.25 s; if turns are short, nine turns are assumed.
+  constexpr double kStallSeconds = 2.25, kStallTurns = 9;
+  return std::min(kStallTurns, kStallSeconds / turn_s);
+}
+
+SequentialOptions verdict_options(const CompareOptions& options, double longest_stall, size_t arms) {
+  return {.level = pair_level(options.level, arms),
+          .min_effect = options.min_effect,
+          .precision = options.precision,
+          .longest_stall = longest_stall,
+          .seed = options.seed};
+}
+
+std::string stop_reason(const PairVerdicts& verdicts, const CompareOptions& options, Clock::time_point one_more,
+                        Clock::time_point until, const Observer& observer) {
+  if (observer.stopped()) return "stopped";
+  if (options.repeats) return verdicts.measurements() >= *options.repeats ? "repeats" : "";
+  if (verdicts.decided() && (!options.boundary || verdicts.settled(*options.boundary)))
+    return options.precision ? "precision" : "decided";
+  return one_more > until ? "budget" : "";
+}
+
+void keep_failure(Sampling& sampling, const std::exception& error, const Observer& observer) {
+  sampling.ended = "stopped";
+  if (observer.stopped()) return;
+  const Failure failure = observer.explain(error);
+  sampling.ended = "failed";
+  sampling.failure = failure.message;
+  sampling.failure_code = failure.code;
+}
+
+Sampling sample_rounds(std::span<const WarmArm> arms, const CompareOptions& options, Clock::time_point until,
+                       const Observer& observer, const LookCallback& look) {
+  const auto sampling_began = Clock::now();
+  catch_up(arms);
+  const std::vector<int64_t> steps = turn_steps(arms, options.turn_s);
+  Sampling all;
+  all.longest_stall = longest_stall(turn_seconds(arms, steps));
+  for (const WarmArm& arm : arms) {
+    all.names.push_back(arm.name);
+    all.facts.push_back(arm.arm->facts());
+  }
+  TurnTaker turns(arms, steps, options.seed);
+  PairVerdicts verdicts(arms.size(), verdict_options(options, all.longest_stall, arms.size()));
+  double round_s = 0;  // the longest so far: a round that would not end in time is not started
+  for (int looks = 0; all.ended.empty();) {
+    const auto began = Clock::now();
+    try {
+      all.rounds.push_back(turns.next());
+      verdicts.add(std::span(all.rounds).last(1));
+      round_s = std::max(round_s, seconds_since(began));
+      all.ended = stop_reason(verdicts, options, after(round_s), until, observer);
+      for (size_t i = 0; i < arms.size() && !all.ended.empty(); ++i) all.facts[i] = arms[i].arm->facts();
+    } catch (const std::exception& error) {  // named recovery: the rounds measured before it are kept
+      if (all.rounds.empty()) throw;
+      keep_failure(all, error, observer);
+    }
+    all.seconds = seconds_since(sampling_began);
+    if (verdicts.looks() == looks) continue;
+    looks = verdicts.looks();
+    verdicts.look();
+    look(all, verdicts);
+  }
+  return all;
+}
+
+}  // namespace trainopt
