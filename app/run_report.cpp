@@ -10,7 +10,7 @@
 #include "base/held_folder.h"
 #include "base/log.h"
 #include "checkpoint/store.h"
-#include "data/loader_shares.h"
+#include "data/loader_bench.h"
 #include "device/memory.h"
 #include "metrics/environment.h"
 #include "metrics/resumed_lines.h"

@@ -3,9 +3,9 @@
 #include "base/counted.h"
 #include "base/files.h"
 #include "base/print.h"
-#include "data/cifar10_file.h"
-#include "data/text/document_ends.h"
-#include "data/text/token_file.h"
+#include "data/formats/cifar10_file.h"
+#include "data/formats/text/document_ends.h"
+#include "data/formats/text/token_file.h"
 
 #include <fmt/ranges.h>
 

@@ -3,8 +3,8 @@
 #include "base/counted.h"
 #include "base/print.h"
 #include "base/units.h"
+#include "data/formats/shards.h"
 #include "data/pack.h"
-#include "data/shards.h"
 
 #include <CLI/CLI.hpp>
 #include <unistd.h>

@@ -7,9 +7,9 @@
 #include "base/print.h"
 #include "base/units.h"
 #include "data/dataset.h"
+#include "data/formats/parquet/parquet_file.h"
+#include "data/formats/shards.h"
 #include "data/image/png.h"
-#include "data/parquet/parquet_file.h"
-#include "data/shards.h"
 
 #include <CLI/CLI.hpp>
 #include <fmt/ranges.h>

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "base/json.h"
-#include "data/loader_shares.h"
+#include "data/loader_bench.h"
 #include "metrics/step_times.h"
 #include "metrics/stragglers.h"
 #include "storage/data_files.h"

@@ -3,12 +3,15 @@
 
 #include "data/batch.h"
 #include "data/data_spec.h"
-#include "data/device_transforms.h"
 #include "data/loader.h"
+#include "data/on_device/device_transforms.h"
 #include "device/stream.h"
+
+#include <c10/core/Device.h>
 
 #include <memory>
 #include <optional>
+#include <vector>
 
 namespace trainopt {
 
@@ -143,5 +146,30 @@ std::unique_ptr<BatchSource> make_batches(const DataSpec& data, const LoaderSett
 /// A batch of text of the largest shape that make_batches() can deliver, alone in its step. Every token and target is
 /// 0: it is in no data set.
 Batch largest_batch(const DataSpec& data, c10::Device device);
+
+// Batches without values, for forecasts of memory: meta tensors, and the memory that the real source would hold.
+
+class ShapedBatches {
+ public:
+  /// Stands for make_batches() on `device`. Allocates what lives as long as the source: the loader's slots if batches
+  /// are read in place, a data set kept on the device, synthetic images; on a GPU a batch that is copied ahead.
+  ShapedBatches(const DataSpec& data, const LoaderSettings& settings, const TensorFormat& format, c10::Device device);
+
+  /// The next micro-batch, in order from the first step on.
+  Batch next();
+
+ private:
+  at::Tensor make(at::IntArrayRef sizes, at::ScalarType type) const;
+  at::Tensor make_input() const;
+
+  BatchSchedule schedule_;
+  int64_t sequence_ = 0;
+  int64_t width_ = 0;  ///< text: tokens of a row, as many as in the largest batch; 0: images
+  ImageSize image_;
+  at::MemoryFormat memory_format_;
+  at::ScalarType type_ = at::kFloat;  ///< of images
+  at::Tensor input_;                  ///< defined: every batch's
+  std::vector<at::Tensor> resident_;
+};
 
 }  // namespace trainopt

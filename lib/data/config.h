@@ -3,7 +3,7 @@
 
 #include "config/describe.h"
 #include "data/cache_config.h"
-#include "data/parquet/config.h"
+#include "data/formats/parquet/config.h"
 #include "data/transform_config.h"
 #include "storage/config.h"
 

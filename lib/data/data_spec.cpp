@@ -1,8 +1,8 @@
 #include "data/data_spec.h"
 
 #include "base/error.h"
+#include "data/formats/text/text_dataset.h"
 #include "data/stream_order.h"
-#include "data/text/text_dataset.h"
 
 #include <algorithm>
 

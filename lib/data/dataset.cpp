@@ -5,9 +5,9 @@
 #include "base/json.h"
 #include "base/mapped_file.h"
 #include "config/load.h"
-#include "data/cifar10_file.h"
-#include "data/shards.h"
-#include "data/text/text_dataset.h"
+#include "data/formats/cifar10_file.h"
+#include "data/formats/shards.h"
+#include "data/formats/text/text_dataset.h"
 
 #include <algorithm>
 #include <filesystem>

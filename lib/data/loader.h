@@ -4,9 +4,8 @@
 #pragma once
 
 #include "base/clock.h"
-#include "data/batch_buffers.h"
-#include "data/loader_settings.h"
-#include "data/loader_work.h"
+#include "data/batch.h"
+#include "data/image/stage_timer.h"
 #include "data/sample_loader.h"
 #include "data/schedule.h"
 #include "data/token_counts.h"
@@ -14,13 +13,54 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <cstdint>
 #include <exception>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <thread>
 #include <utility>
 
 namespace trainopt {
+
+// What a loader's threads did, and where their time went.
+
+/// Sums over all workers (without workers: of the thread that calls next()).
+struct LoaderWork {
+  int64_t samples = 0;    ///< loaded, delivered or not
+  int64_t worker_ns = 0;  ///< the time that passed × the number of threads that load
+  int64_t busy_ns = 0;    ///< loading samples
+  StageTimes stages;      ///< parts of busy_ns
+
+  LoaderWork& operator+=(const LoaderWork& other);
+  LoaderWork operator-(const LoaderWork& earlier) const;
+};
+
+/// The work of one thread, which another may read meanwhile.
+class alignas(64) WorkCounter {
+ public:
+  /// Adds a sample.
+  void add(int64_t busy_ns, const StageTimes& stages);
+  LoaderWork so_far() const;
+
+ private:
+  mutable std::mutex mutex_;  // locked once per sample, and nearly always free
+  LoaderWork work_;
+};
+
+// The effective settings of batch loading, shared by training and evaluation.
+
+struct LoaderSettings {
+  int64_t num_workers = 0;                  ///< threads; 0: the thread that calls next() loads the batch
+  int64_t prefetch_factor = 2;              ///< batches prefetched per worker
+  bool persistent_workers = false;          ///< false: threads end, and prefetching stops, at each epoch's end
+  bool pin_memory = false;                  ///< buffers are page-locked
+  bool non_blocking = false;                ///< copies run on a separate stream; needs pin_memory
+  int64_t memory_limit = int64_t{4} << 30;  ///< bytes of all buffers; on the CPU also limits a DeviceDataset
+  bool finish_on_device = false;            ///< images are copied as uint8, then scaled and normalised on the device
+  bool resize_on_device = false;  ///< with finish_on_device: also the resize and the transforms after it, if the
+                                  ///< transforms allow it (device_resize_refusal())
+};
 
 /// The steps of a run.
 struct StepRange {

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "data/image/geometry.h"
-#include "data/sample_keys.h"
+#include "data/sample_loader.h"
 
 #include <ATen/core/Tensor.h>
 

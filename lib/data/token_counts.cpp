@@ -1,6 +1,6 @@
 #include "data/token_counts.h"
 
-#include "data/text/text_dataset.h"
+#include "data/formats/text/text_dataset.h"
 
 #include <algorithm>
 #include <bit>

@@ -1,11 +1,13 @@
 // The transforms in `data.transforms`, with torchvision 0.26's names, parameters and defaults.
 #pragma once
 
+#include "config/form.h"
+
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <utility>
 #include <variant>
-#include <array>
 #include <vector>
 
 namespace trainopt {
@@ -34,5 +36,15 @@ struct NormalizeConfig {
 
 using TransformConfig = std::variant<ResizeConfig, CenterCropConfig, RandomCropConfig, RandomResizedCropConfig,
                                      RandomHorizontalFlipConfig, NormalizeConfig>;
+
+// The recipe syntax of an item of `data.transforms`: a name, or a map from one name to its parameter or parameters.
+
+template <>
+struct Form<TransformConfig> {
+  static std::string type_text();
+  static Json schema(const Bounds& bounds);
+  static std::optional<TransformConfig> read(const Value& value, const Location& location);
+  static Value write(const TransformConfig& transform);
+};
 
 }  // namespace trainopt

@@ -1,7 +1,7 @@
 #include "recipe/changed_recipe.h"
 
 #include "config/load.h"
-#include "data/transform_form.h"
+#include "data/transform_config.h"
 #include "recipe/make_plan.h"
 #include "recipe/validate.h"
 

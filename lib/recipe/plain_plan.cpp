@@ -2,7 +2,7 @@
 
 #include "base/counted.h"
 #include "data/evaluation_transforms.h"
-#include "data/text/text_dataset.h"
+#include "data/formats/text/text_dataset.h"
 #include "device/device.h"
 #include "recipe/accumulation.h"
 #include "recipe/validate_schedule.h"

@@ -1,6 +1,6 @@
 #include "recipe/plan_peak.h"
 
-#include "data/text/text_dataset.h"
+#include "data/formats/text/text_dataset.h"
 #include "device/process.h"
 #include "roofline/data_sheet.h"
 

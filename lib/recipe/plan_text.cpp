@@ -1,8 +1,8 @@
 #include "recipe/plan_text.h"
 
 #include "base/counted.h"
-#include "data/device_dataset.h"
-#include "data/text/text_dataset.h"
+#include "data/formats/text/text_dataset.h"
+#include "data/on_device/device_dataset.h"
 #include "recipe/plan_memory.h"
 #include "recipe/plan_ranks.h"
 

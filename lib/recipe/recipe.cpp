@@ -1,6 +1,6 @@
 #include "recipe/recipe.h"
 
-#include "data/transform_form.h"
+#include "data/transform_config.h"
 
 namespace trainopt {
 

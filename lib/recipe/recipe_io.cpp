@@ -1,7 +1,7 @@
 #include "recipe/recipe_io.h"
 
 #include "config/suggest.h"
-#include "data/transform_form.h"
+#include "data/transform_config.h"
 #include "recipe/validate.h"
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 #include "recipe/validate_data.h"
 
-#include "data/device_transforms.h"
+#include "data/on_device/device_transforms.h"
 #include "storage/data_files.h"
 
 #include <string_view>

@@ -1,7 +1,7 @@
 #include "train/memory_forecast.h"
 
 #include "comm/shaped_communicator.h"
-#include "data/shaped_batches.h"
+#include "data/batch_source.h"
 #include "device/device.h"
 #include "device/meta_device.h"
 #include "device/tensor.h"

@@ -1,5 +1,5 @@
 // CIFAR-10 files: the reader returns complete records or an error, and the pixels are a permutation of the bytes.
-#include "data/cifar10_file.h"
+#include "data/formats/cifar10_file.h"
 
 #include "base/error.h"
 #include "support.h"

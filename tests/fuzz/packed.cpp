@@ -1,6 +1,6 @@
 // Packed files: a reader returns records that lie in the file, or an error. The trailer's and the index's checksums are
 // made to fit, so that the numbers they cover are reached.
-#include "data/packed/packed_file.h"
+#include "data/formats/packed/packed_file.h"
 
 #include "base/error.h"
 #include "data/image/image.h"

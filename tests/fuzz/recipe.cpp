@@ -1,7 +1,7 @@
 // Recipes: an accepted recipe must be equal after writing and reading it again. Lines of a single % separate the first
 // file, a second file and overrides.
 #include "config/load.h"
-#include "data/transform_form.h"
+#include "data/transform_config.h"
 #include "recipe/recipe.h"
 #include "support.h"
 

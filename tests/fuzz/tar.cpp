@@ -1,7 +1,7 @@
 // Tar files: the index names images that lie in the file, or the file is refused. The headers' sums are made to fit, so
 // that what stands in them is reached. The stored form of an index, too.
-#include "data/tar/tar_index.h"
-#include "data/tar/tar_members.h"
+#include "data/formats/tar/tar_index.h"
+#include "data/formats/tar/tar_members.h"
 
 #include "base/error.h"
 #include "support.h"

@@ -1,7 +1,7 @@
 // Token files and documents' ends: a reader returns tokens that lie in the file, or an error. The input's first byte
 // chooses data.token_bits, its second how many of the other bytes are the ends.
-#include "data/text/document_ends.h"
-#include "data/text/token_file.h"
+#include "data/formats/text/document_ends.h"
+#include "data/formats/text/token_file.h"
 
 #include "base/error.h"
 #include "support.h"

@@ -1,8 +1,8 @@
 // Tests images that are transferred as uint8 and finished on the GPU against images that the host finished.
-#include "data/device_dataset.h"
+#include "data/on_device/device_dataset.h"
 #include "device/tensor.h"
-#include "support/catch.h"
 #include "kernels/image_finish_checks.h"
+#include "support/catch.h"
 #include "support/loaded_data.h"
 
 using namespace trainopt;

@@ -2,7 +2,7 @@
 // operations in every type, layout, resize and kind of placement.
 #pragma once
 
-#include "data/image_finish.h"
+#include "data/on_device/device_transforms.h"
 #include "device/tensor.h"
 #include "kernels/image_finish/placement_rows.h"
 #include "support/catch.h"

@@ -1,6 +1,6 @@
 // Every wait between the loader's threads, the copies and the step: batches that are copied on a second stream, batches
 // that are copied before the step, and a data set that is kept on the device.
-#include "data/device_dataset.h"
+#include "data/on_device/device_dataset.h"
 #include "device/tensor.h"
 #include "support/catch.h"
 #include "support/loaded_data.h"

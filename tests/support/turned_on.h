@@ -2,7 +2,7 @@
 #pragma once
 
 #include "config/load.h"
-#include "data/transform_form.h"
+#include "data/transform_config.h"
 #include "recipe/make_plan.h"
 #include "recipe/recipe_io.h"
 #include "support/temporary_folder.h"

@@ -2,7 +2,7 @@
 
 #include "compare/arms/local_arm.h"
 #include "config/load.h"
-#include "data/transform_form.h"
+#include "data/transform_config.h"
 #include "device/tensor.h"
 #include "recipe/make_plan.h"
 

@@ -1,7 +1,7 @@
 #include "optimizations/device_cache/device_cache.h"
 
 #include "base/counted.h"
-#include "data/device_dataset.h"
+#include "data/on_device/device_dataset.h"
 #include "train/plan.h"
 
 namespace trainopt::device_cache {

@@ -3,7 +3,7 @@
 
 #include "base/files.h"
 #include "config/load.h"
-#include "data/transform_form.h"
+#include "data/transform_config.h"
 #include "kernels/winograd/winograd.h"
 #include "optimizations/amp/float32_convolutions.h"
 #include "recipe/make_plan.h"

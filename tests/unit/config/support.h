@@ -4,7 +4,7 @@
 
 #include "config/load.h"
 #include "data/config.h"
-#include "data/transform_form.h"
+#include "data/transform_config.h"
 #include "support/catch.h"
 #include "train/config.h"
 

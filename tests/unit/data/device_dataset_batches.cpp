@@ -1,11 +1,11 @@
 // Compares batches drawn from a data set on the device with those from a loader.
-#include "data/device_dataset_batches.h"
+#include "data/on_device/device_dataset.h"
 
 #include "base/error.h"
 #include "device/tensor.h"
+#include "kernels/image_finish_checks.h"
 #include "probe.h"
 #include "support/catch.h"
-#include "kernels/image_finish_checks.h"
 
 using namespace trainopt;
 

@@ -1,6 +1,6 @@
-#include "data/device_transforms.h"
 #include "data/batch_source.h"
 #include "data/evaluation_transforms.h"
+#include "data/on_device/device_transforms.h"
 
 #include "probe.h"
 #include "support/catch.h"

@@ -1,11 +1,11 @@
 // Tests that overwritten data has another identity: any block of a small data set, and of a large one those drawn.
-#include "data/file_blocks.h"
+#include "data/identity.h"
 
 #include "base/files.h"
 #include "data/dataset.h"
+#include "data/formats/text/text_dataset.h"
 #include "data/image/png.h"
 #include "data/pack.h"
-#include "data/text/text_dataset.h"
 #include "support/catch.h"
 #include "support/temporary_folder.h"
 

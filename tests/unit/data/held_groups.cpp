@@ -1,5 +1,5 @@
 // Tests the row groups in memory: each is read once, however many threads need it, and let go in time.
-#include "data/parquet/held_groups.h"
+#include "data/formats/parquet/held_groups.h"
 
 #include "base/error.h"
 #include "data/stream_order.h"

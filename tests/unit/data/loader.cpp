@@ -1,5 +1,5 @@
 #include "data/loader.h"
-#include "data/loader_shares.h"
+#include "data/loader_bench.h"
 
 #include "probe.h"
 #include "support/catch.h"

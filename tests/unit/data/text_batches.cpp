@@ -1,6 +1,6 @@
+#include "data/batch_source.h"
+#include "data/formats/text/text_dataset.h"
 #include "data/loader_bench.h"
-#include "data/shaped_batches.h"
-#include "data/text/text_dataset.h"
 
 #include "base/safetensors.h"
 #include "device/tensor.h"

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "base/error.h"
-#include "data/text/text_dataset.h"
+#include "data/formats/text/text_dataset.h"
 #include "support/catch.h"
 #include "support/temporary_folder.h"
 

@@ -1,5 +1,5 @@
-#include "data/text/document_ends.h"
-#include "data/text/token_file.h"
+#include "data/formats/text/document_ends.h"
+#include "data/formats/text/token_file.h"
 
 #include "text_files.h"
 

@@ -1,6 +1,6 @@
 #include "base/files.h"
 #include "config/known_spellings.h"
-#include "data/transform_form.h"
+#include "data/transform_config.h"
 #include "kernels/winograd/winograd.h"
 #include "optimizations/amp/float32_convolutions.h"
 #include "recipe/make_plan.h"

@@ -1,0 +1,149 @@
+// Data sets of 32×32 images held in memory.
+#include "base/error.h"
+#include "base/files.h"
+#include "base/philox.h"
+#include "data/dataset.h"
+#include "data/formats/cifar10_file.h"
+
+#include <fmt/ranges.h>
+#include <xxhash.h>
+
+#include <cstring>
+#include <filesystem>
+
+namespace trainopt {
+namespace {
+
+ImageView view_of(const uint8_t* pixels) { return {pixels, kCifarSide, kCifarSide, kCifarSide * 3}; }
+
+class FakeCifar10 : public ImageDataset {
+ public:
+  FakeCifar10(int64_t size, uint64_t seed)
+      : size_(size), seed_(seed), pixel_key_(mix_key(seed, "fake pixels")), label_key_(mix_key(seed, "fake labels")) {
+    constexpr int64_t kMaxCachedBytes = int64_t{1} << 30;  // above this, images are redrawn on use: 3 µs each
+    if (size > kMaxCachedBytes / kCifarImageBytes) return;
+    pixels_.resize(static_cast<size_t>(size * kCifarImageBytes));
+    for (int64_t i = 0; i < size; ++i) draw(i, pixels_.data() + i * kCifarImageBytes);
+  }
+
+  int64_t size() const override { return size_; }
+  int64_t num_classes() const override { return kCifarClasses; }
+  int64_t label(int64_t sample) const override {
+    return static_cast<int64_t>(PhiloxStream(label_key_, static_cast<uint64_t>(sample)).next_below(kCifarClasses));
+  }
+  std::optional<ImageSize> uniform_size() const override { return ImageSize{kCifarSide, kCifarSide}; }
+  ImageSize size_of(int64_t, LoadScratch&) const override { return {kCifarSide, kCifarSide}; }
+  void load(int64_t sample, uint64_t key, const Pipeline& pipeline, const Destination& destination,
+            LoadScratch& scratch) const override {
+    const uint8_t* pixels = pixels_.data() + sample * kCifarImageBytes;
+    if (pixels_.empty()) {
+      scratch.file.resize(kCifarImageBytes);
+      draw(sample, scratch.file.data());
+      pixels = scratch.file.data();
+    }
+    pipeline.run(view_of(pixels), key, destination, scratch.image);
+  }
+  std::string name_of(int64_t sample) const override { return fmt::format("fake image {}", sample); }
+
+ private:
+  DataIdentity find_identity() const override {
+    return {"fake_cifar10", size_, kCifarClasses, fmt::format("seed {}", seed_)};
+  }
+  void draw(int64_t sample, uint8_t* pixels) const {
+    for (int64_t i = 0; i < kCifarImageBytes; i += 16) {
+      const PhiloxBlock block = philox(pixel_key_, static_cast<uint64_t>(sample), static_cast<uint64_t>(i / 16));
+      std::memcpy(pixels + i, block.data(), 16);
+    }
+  }
+
+  int64_t size_;
+  uint64_t seed_, pixel_key_, label_key_;
+  std::vector<uint8_t> pixels_;
+};
+
+constexpr int64_t kMaxCifarFileBytes = int64_t{4} << 30;  // held in memory; the data set's own files have 31 MB each
+
+class Cifar10 : public ImageDataset {
+ public:
+  explicit Cifar10(const std::vector<std::filesystem::path>& files) {
+    for (const auto& file : files) read(file);
+  }
+
+  int64_t size() const override { return static_cast<int64_t>(images_.labels.size()); }
+  int64_t num_classes() const override { return kCifarClasses; }
+  int64_t label(int64_t sample) const override { return images_.labels[static_cast<size_t>(sample)]; }
+  std::optional<ImageSize> uniform_size() const override { return ImageSize{kCifarSide, kCifarSide}; }
+  ImageSize size_of(int64_t, LoadScratch&) const override { return {kCifarSide, kCifarSide}; }
+  void load(int64_t sample, uint64_t key, const Pipeline& pipeline, const Destination& destination,
+            LoadScratch& scratch) const override {
+    pipeline.run(view_of(images_.pixels.data() + sample * kCifarImageBytes), key, destination, scratch.image);
+  }
+  std::string name_of(int64_t sample) const override {
+    size_t file = files_.size() - 1;
+    while (files_[file].first_sample > sample) --file;
+    return fmt::format("{}, record {}", files_[file].path, sample - files_[file].first_sample);
+  }
+
+ private:
+  DataIdentity find_identity() const override {
+    return {"cifar10", size(), kCifarClasses, fmt::format("{:016x}", hash_)};
+  }
+
+  struct File {
+    std::string path;
+    int64_t first_sample;
+  };
+
+  void read(const std::filesystem::path& path) {
+    if (kind_of(path) != PathKind::file)  // a pipe would wait, and a device would never end
+      throw UserError(fmt::format("not a regular file: {}", path.string()), ExitCode::data);
+    const std::string bytes = read_file(path, ExitCode::data, kMaxCifarFileBytes), name = path.filename().string();
+    files_.push_back({path.string(), size()});
+    append_cifar10(bytes, path.string(), images_);
+    hash_ = XXH3_64bits_withSeed(name.data(), name.size(), hash_);
+    hash_ = XXH3_64bits_withSeed(bytes.data(), bytes.size(), hash_);
+  }
+
+  std::vector<File> files_;
+  CifarImages images_;
+  uint64_t hash_ = 0;  ///< over each file's name and bytes, in order
+};
+
+std::vector<std::filesystem::path> existing(const std::filesystem::path& folder,
+                                            const std::vector<std::string>& names) {
+  std::vector<std::filesystem::path> found;
+  for (const auto& name : names)
+    if (std::filesystem::exists(folder / name)) found.push_back(folder / name);
+  return found;
+}
+
+std::shared_ptr<const ImageDataset> read_either(const std::string& path, const std::vector<std::string>& names) {
+  if (!std::filesystem::exists(path))
+    throw UserError(fmt::format("the data set does not exist (relative paths start at the current folder): {}", path),
+                    ExitCode::data);
+  if (!std::filesystem::is_directory(path)) return std::make_shared<Cifar10>(std::vector<std::filesystem::path>{path});
+  const auto files = existing(path, names);
+  if (files.empty())
+    throw UserError(fmt::format("cifar10 needs the data set's binary version, but the folder contains none of {}: {}",
+                                fmt::join(names, ", "), path),
+                    ExitCode::data);
+  return std::make_shared<Cifar10>(files);
+}
+
+const std::vector<std::string> kTraining{"data_batch_1.bin", "data_batch_2.bin", "data_batch_3.bin", "data_batch_4.bin",
+                                         "data_batch_5.bin"};
+
+}  // namespace
+
+std::shared_ptr<const ImageDataset> make_fake_cifar10(int64_t size, uint64_t seed) {
+  return std::make_shared<FakeCifar10>(size, seed);
+}
+
+std::shared_ptr<const ImageDataset> read_cifar10(const std::string& path) { return read_either(path, kTraining); }
+
+std::shared_ptr<const ImageDataset> read_cifar10_test(const std::string& path) {
+  const bool has_test = std::filesystem::exists(std::filesystem::path(path) / "test_batch.bin");
+  return read_either(path, has_test ? std::vector<std::string>{"test_batch.bin"} : kTraining);
+}
+
+}  // namespace trainopt
