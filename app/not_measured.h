@@ -1,7 +1,7 @@
 // Why a number is null in every record of a run.
 #pragma once
 
-#include "metrics/gpu_probe.h"
+#include "metrics/hardware/gpu_probe.h"
 #include "train/plan.h"
 
 #include <bitset>

@@ -5,10 +5,10 @@
 #include "app/arguments.h"
 #include "app/explain.h"
 #include "app/run_end.h"
-#include "metrics/loss_spikes.h"
+#include "metrics/hardware/telemetry.h"
 #include "metrics/sinks.h"
+#include "metrics/step_statistics.h"
 #include "metrics/summary.h"
-#include "metrics/telemetry.h"
 #include "recipe/recipe.h"
 #include "train/trainer.h"
 

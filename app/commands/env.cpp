@@ -2,7 +2,7 @@
 #include "app/commands.h"
 #include "app/version.h"
 #include "base/print.h"
-#include "metrics/environment.h"
+#include "metrics/hardware/environment.h"
 
 #include <CLI/CLI.hpp>
 #include <cstdio>

@@ -3,7 +3,7 @@
 
 #include "base/json.h"
 #include "data/loader_bench.h"
-#include "metrics/step_times.h"
+#include "metrics/step_statistics.h"
 #include "metrics/stragglers.h"
 #include "storage/data_files.h"
 

@@ -6,7 +6,7 @@
 #include "compare/comparison_text.h"
 #include "compare/rotation_json.h"
 #include "compare/rotation_text.h"
-#include "metrics/environment.h"
+#include "metrics/hardware/environment.h"
 
 #include <xxhash.h>
 

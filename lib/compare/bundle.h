@@ -3,7 +3,7 @@
 
 #include "compare/against.h"
 #include "compare/rotation.h"
-#include "metrics/environment.h"
+#include "metrics/hardware/environment.h"
 
 #include <filesystem>
 #include <string>

@@ -1,6 +1,6 @@
 #include "metrics/sinks.h"
 
-#include "metrics/tensorboard_sink.h"
+#include "metrics/tensorboard.h"
 
 #include <algorithm>
 

@@ -1,20 +1,41 @@
 // Outputs for the rows of step records.
 #pragma once
 
+#include "base/json.h"
 #include "metrics/config.h"
 #include "metrics/console.h"
 #include "metrics/format.h"
 #include "metrics/line_file.h"
 #include "metrics/record.h"
-#include "metrics/sink.h"
 
 #include <bitset>
+#include <cstdint>
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 namespace trainopt {
+
+// What every output for step records is.
+
+/// A sink that has no place for something other than records ignores it.
+class Sink {
+ public:
+  virtual ~Sink() = default;
+  virtual void write(const StepRecord& row) = 0;
+  virtual void flush() = 0;
+  /// Lines, or records of a binary file, dropped because of a full disk.
+  virtual int64_t dropped_lines() const { return 0; }
+
+  /// Called before the first row with the resolved recipe.
+  virtual void run_began(const Json& /*recipe*/, const std::string& /*recipe_yaml*/) {}
+  /// `evaluation` is an object whose numbers have names with units.
+  virtual void evaluated(int64_t /*step*/, const Json& /*evaluation*/) {}
+  /// Called after the last row with the content of summary.json.
+  virtual void run_ended(const Json& /*summary*/) {}
+};
 
 /// One JSON object per line: metrics.jsonl, or what `line` makes of a row.
 class JsonlSink : public Sink {

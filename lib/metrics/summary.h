@@ -3,13 +3,10 @@
 
 #include "base/json.h"
 #include "metrics/conditions.h"
-#include "metrics/energy_meter.h"
-#include "metrics/energy_sums.h"
-#include "metrics/memory_trend.h"
+#include "metrics/hardware/energy.h"
 #include "metrics/phases.h"
 #include "metrics/record.h"
-#include "metrics/step_series.h"
-#include "metrics/step_times.h"
+#include "metrics/step_statistics.h"
 #include "metrics/stragglers.h"
 
 #include <cstdint>

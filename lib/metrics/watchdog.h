@@ -2,6 +2,9 @@
 #pragma once
 
 #include "base/clock.h"
+#include "base/json.h"
+
+#include <unistd.h>
 
 #include <atomic>
 #include <condition_variable>
@@ -12,8 +15,7 @@
 #include <mutex>
 #include <string>
 #include <thread>
-
-#include <unistd.h>
+#include <vector>
 
 namespace trainopt {
 
@@ -62,5 +64,23 @@ class Watchdog {
   bool finished_ = false;
   std::thread thread_;
 };
+
+// The stacks of all threads of this process, for the report of a run that hangs.
+
+struct ThreadStack {
+  int id = 0;               ///< the thread id that gdb and /proc use
+  std::string name, state;  ///< "loader 3"; "S", "R", "D": /proc's letters
+  std::string waits_in;     ///< the kernel function, if the kernel reports it
+  std::vector<std::string>
+      frames;            ///< innermost first: "function+0x12 (library)", or "library+0x3f20" for addr2line -e library
+  std::string no_stack;  ///< why there are no frames
+};
+
+/// Call once, early: loads what taking stacks needs and permanently installs the handler of stack_signal().
+void prepare_thread_stacks();
+/// The stacks of all threads, including this one. Each has a second to answer stack_signal(). One caller at a time.
+std::vector<ThreadStack> thread_stacks();
+
+Json to_json(const ThreadStack& thread);
 
 }  // namespace trainopt

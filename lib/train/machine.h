@@ -3,7 +3,7 @@
 #pragma once
 
 #include "comm/rank_position.h"
-#include "metrics/gpu_trouble.h"
+#include "metrics/hardware/gpu_trouble.h"
 #include "roofline/roofline.h"
 #include "storage/variables.h"
 

@@ -1,4 +1,4 @@
-#include "metrics/telemetry.h"
+#include "metrics/hardware/telemetry.h"
 
 #include "device/device.h"
 #include "device/tensor.h"

@@ -5,7 +5,7 @@
 #include "base/units.h"
 #include "device/memory.h"
 #include "device/tensor.h"
-#include "metrics/other_load.h"
+#include "metrics/hardware/process_probe.h"
 #include "recipe/plan_text.h"
 #include "train/debug/dump.h"
 #include "train/plan.h"

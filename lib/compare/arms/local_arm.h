@@ -2,8 +2,8 @@
 #pragma once
 
 #include "compare/arms/arm.h"
+#include "metrics/hardware/telemetry.h"
 #include "metrics/sinks.h"
-#include "metrics/telemetry.h"
 #include "train/checkpoint/checkpoint_files.h"
 #include "train/trainer.h"
 

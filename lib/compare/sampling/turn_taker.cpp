@@ -1,7 +1,7 @@
 #include "compare/sampling/turn_taker.h"
 
 #include "device/process.h"
-#include "metrics/other_load.h"
+#include "metrics/hardware/process_probe.h"
 #include "metrics/summary.h"
 
 #include <algorithm>

@@ -1,7 +1,6 @@
-#include "metrics/energy_meter.h"
-#include "metrics/energy_sums.h"
-#include "metrics/nvml_library.h"
-#include "metrics/telemetry.h"
+#include "metrics/hardware/energy.h"
+#include "metrics/hardware/nvml.h"
+#include "metrics/hardware/telemetry.h"
 #include "support/catch.h"
 #include "support/fake_machine.h"
 

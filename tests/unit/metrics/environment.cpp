@@ -1,4 +1,4 @@
-#include "metrics/environment.h"
+#include "metrics/hardware/environment.h"
 
 #include "device/device.h"
 #include "device/process.h"

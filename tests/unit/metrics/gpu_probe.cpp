@@ -1,7 +1,7 @@
-#include "metrics/gpu_probe.h"
+#include "metrics/hardware/gpu_probe.h"
 
 #include "base/json.h"
-#include "metrics/telemetry.h"
+#include "metrics/hardware/telemetry.h"
 #include "support/captured_log.h"
 #include "support/catch.h"
 #include "support/fake_machine.h"

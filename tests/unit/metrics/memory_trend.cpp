@@ -1,4 +1,4 @@
-#include "metrics/memory_trend.h"
+#include "metrics/step_statistics.h"
 
 #include "support/catch.h"
 

@@ -1,4 +1,4 @@
-#include "metrics/step_series.h"
+#include "metrics/step_statistics.h"
 
 #include "support/catch.h"
 

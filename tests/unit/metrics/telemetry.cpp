@@ -1,4 +1,4 @@
-#include "metrics/telemetry.h"
+#include "metrics/hardware/telemetry.h"
 
 #include "base/json.h"
 #include "device/process.h"

@@ -1,4 +1,4 @@
-#include "metrics/tensorboard_sink.h"
+#include "metrics/tensorboard.h"
 
 #include "base/error.h"
 #include "metrics/sinks.h"

@@ -3,7 +3,6 @@
 #include "base/blocked_signals.h"
 #include "base/file_calls.h"
 #include "base/json.h"
-#include "metrics/thread_stacks.h"
 #include "support/catch.h"
 #include "support/sanitized.h"
 #include "support/temporary_folder.h"

@@ -3,10 +3,10 @@
 #pragma once
 
 #include "base/clock.h"
-#include "metrics/energy_meter.h"
-#include "metrics/gpu_probe.h"
+#include "metrics/hardware/energy.h"
+#include "metrics/hardware/gpu_probe.h"
+#include "metrics/hardware/process_probe.h"
 #include "metrics/line_file.h"
-#include "metrics/process_probe.h"
 #include "metrics/record.h"
 
 #include <c10/core/Device.h>

@@ -1,7 +1,7 @@
-#include "metrics/energy_meter.h"
+#include "metrics/hardware/energy.h"
 
 #include "base/counted.h"
-#include "metrics/nvml_library.h"
+#include "metrics/hardware/nvml.h"
 
 #include <fmt/format.h>
 
@@ -12,6 +12,7 @@
 #include <cstring>
 
 namespace trainopt {
+
 namespace fs = std::filesystem;
 namespace {
 
@@ -160,6 +161,31 @@ std::optional<double> EnergyMeter::sample(Clock::time_point now) {
   }
   reason_.clear();
   return joules;
+}
+
+void EnergySums::add(const StepRecord& row) {
+  EnergySums one;
+  if (const auto& joules = row[Metric::energy_j])
+    one.first_ = {.joules = *joules, .samples_before = static_cast<double>(row.step_samples)};
+  else
+    one.samples_after_ = static_cast<double>(row.step_samples);
+  add(one);
+}
+
+void EnergySums::add(const EnergySums& following) {
+  if (!following.first_) {
+    samples_after_ += following.samples_after_;
+    return;
+  }
+  if (first_) {
+    joules_ += following.first_->joules;
+    samples_ += samples_after_ + following.first_->samples_before;
+  } else {
+    first_ = {following.first_->joules, samples_after_ + following.first_->samples_before};
+  }
+  joules_ += following.joules_;
+  samples_ += following.samples_;
+  samples_after_ = following.samples_after_;
 }
 
 }  // namespace trainopt

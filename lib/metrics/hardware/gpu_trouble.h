@@ -2,8 +2,8 @@
 #pragma once
 
 #include "device/device.h"
-#include "metrics/gpu_probe.h"
-#include "metrics/nvml_gpus.h"
+#include "metrics/hardware/gpu_probe.h"
+#include "metrics/hardware/nvml.h"
 
 #include <filesystem>
 #include <optional>

@@ -1,7 +1,7 @@
-#include "metrics/gpu_trouble.h"
+#include "metrics/hardware/gpu_trouble.h"
 
 #include "device/gpu_error.h"
-#include "metrics/nvml_library.h"
+#include "metrics/hardware/nvml.h"
 
 #include <fcntl.h>
 #include <unistd.h>

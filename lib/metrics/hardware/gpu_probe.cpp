@@ -1,8 +1,8 @@
-#include "metrics/gpu_probe.h"
+#include "metrics/hardware/gpu_probe.h"
 
-#include "base/log.h"
 #include "base/clock.h"
-#include "metrics/nvml_library.h"
+#include "base/log.h"
+#include "metrics/hardware/nvml.h"
 
 #include <fmt/format.h>
 

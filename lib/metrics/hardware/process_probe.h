@@ -1,7 +1,8 @@
-// CPU load of other processes on the CPUs that this process may use.
+// CPU and memory of this process through /proc, and the load of other processes.
 #pragma once
 
 #include "base/clock.h"
+#include "metrics/catalogue.h"
 
 #include <cstddef>
 #include <functional>
@@ -10,6 +11,8 @@
 #include <vector>
 
 namespace trainopt {
+
+// CPU load of other processes on the CPUs that this process may use.
 
 /// Seconds that the CPUs numbered `cpus` have been busy since boot, from the text of /proc/stat: user, nice, system,
 /// interrupts, and time stolen by the hypervisor for other machines. nullopt if the text lacks any of the CPUs.
@@ -37,6 +40,23 @@ class OtherLoad {
   double own_seconds_;
   Clock::time_point sampled_at_;
   std::optional<double> busy_seconds_, pct_;
+};
+
+/// Measures memory of this process, and CPU time of this process and of others since the last sample.
+class ProcessProbe {
+ public:
+  ProcessProbe();
+  void sample(Values& values);
+  /// The next cpu_util_pct covers the time from now on.
+  void restart_interval();
+
+ private:
+  explicit ProcessProbe(const std::vector<int>& cpus);
+
+  double cores_;
+  Clock::time_point sampled_at_;
+  double cpu_seconds_ = 0;
+  OtherLoad others_;
 };
 
 }  // namespace trainopt

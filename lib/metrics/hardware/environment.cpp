@@ -1,9 +1,9 @@
-#include "metrics/environment.h"
+#include "metrics/hardware/environment.h"
 
 #include "base/error.h"
 #include "device/device.h"
 #include "device/process.h"
-#include "metrics/nvml_library.h"
+#include "metrics/hardware/nvml.h"
 
 #include <ATen/Context.h>
 #include <ATen/Parallel.h>

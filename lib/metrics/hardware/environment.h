@@ -2,7 +2,7 @@
 #pragma once
 
 #include "base/json.h"
-#include "metrics/gpu_trouble.h"
+#include "metrics/hardware/gpu_trouble.h"
 
 #include <string>
 

@@ -1,10 +1,10 @@
-#include "metrics/telemetry.h"
+#include "metrics/hardware/telemetry.h"
 
-#include "base/log.h"
 #include "base/blocked_signals.h"
+#include "base/log.h"
 #include "device/device.h"
 #include "metrics/format.h"
-#include "metrics/nvml_library.h"
+#include "metrics/hardware/nvml.h"
 
 #include <pthread.h>
 
