@@ -2,7 +2,7 @@
 
 #include "base/json.h"
 #include "base/print.h"
-#include "comm/launch_environment.h"
+#include "comm/launch/launch_environment.h"
 #include "config/utf8.h"
 
 #include <CLI/CLI.hpp>

@@ -3,7 +3,7 @@
 
 #include "app/explain.h"
 #include "comm/job.h"
-#include "comm/launch_environment.h"
+#include "comm/launch/launch_environment.h"
 #include "recipe/recipe_io.h"
 
 #include <functional>

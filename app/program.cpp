@@ -8,7 +8,7 @@
 #include "app/version.h"
 #include "base/log.h"
 #include "base/print.h"
-#include "comm/launch_environment.h"
+#include "comm/launch/launch_environment.h"
 #include "device/cuda_library.h"
 #include "device/heap.h"
 #include "device/process.h"

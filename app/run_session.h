@@ -3,7 +3,7 @@
 
 #include "app/arguments.h"
 #include "app/measure_options.h"
-#include "comm/launch_environment.h"
+#include "comm/launch/launch_environment.h"
 #include "train/debug/inject.h"
 
 #include <filesystem>

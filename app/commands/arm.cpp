@@ -5,7 +5,7 @@
 #include "app/measure_session.h"
 #include "app/run_plan.h"
 #include "base/files.h"
-#include "comm/lost_rank.h"
+#include "comm/communicator.h"
 #include "comm/nccl_environment.h"
 #include "compare/arms/arm_process.h"
 

@@ -2,9 +2,8 @@
 #include "app/commands.h"
 #include "base/blocked_signals.h"
 #include "base/sha256.h"
-#include "comm/launch_environment.h"
-#include "comm/launch_variables.h"
-#include "comm/local_ranks.h"
+#include "comm/launch/launch_environment.h"
+#include "comm/launch/local_ranks.h"
 #include "device/device.h"
 
 #include <CLI/CLI.hpp>

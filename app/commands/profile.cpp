@@ -11,7 +11,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/print.h"
-#include "comm/launch_environment.h"
+#include "comm/launch/launch_environment.h"
 #include "metrics/summary.h"
 #include "recipe/make_plan.h"
 #include "recipe/plan_peak.h"

@@ -1,5 +1,4 @@
 // trainopt roofline: measures what this machine can do, and what a recipe's model could.
-#include "base/log.h"
 #include "app/commands.h"
 #include "app/job_member.h"
 #include "app/run_plan.h"
@@ -8,8 +7,9 @@
 #include "app/version.h"
 #include "base/counted.h"
 #include "base/files.h"
+#include "base/log.h"
 #include "base/print.h"
-#include "comm/launch_environment.h"
+#include "comm/launch/launch_environment.h"
 #include "data/loader_bench.h"
 #include "device/device.h"
 #include "device/meta_device.h"

@@ -3,7 +3,7 @@
 #include "app/measure_options.h"
 #include "app/run_session.h"
 #include "app/signals.h"
-#include "comm/launch_environment.h"
+#include "comm/launch/launch_environment.h"
 #include "train/debug/inject.h"
 
 #include <CLI/CLI.hpp>

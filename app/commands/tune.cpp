@@ -7,7 +7,7 @@
 #include "base/files.h"
 #include "base/print.h"
 #include "base/units.h"
-#include "comm/launch_environment.h"
+#include "comm/launch/launch_environment.h"
 #include "device/process.h"
 #include "tuning/annotated_recipe.h"
 

@@ -1,7 +1,7 @@
 #include "comm/c10d_communicator.h"
 
 #include "base/clock.h"
-#include "comm/lost_rank.h"
+#include "comm/communicator.h"
 #include "device/tensor.h"
 #include "device/trace_range.h"
 

@@ -1,7 +1,10 @@
 // Collectives between ranks. With a single rank the communicator returns its inputs, so callers need no special case.
 #pragma once
 
-#include "comm/rank_position.h"
+#include "base/error.h"
+#include "base/out_of_threads.h"
+#include "comm/config.h"
+#include "device/gpu_error.h"
 #include "device/stream.h"
 
 #include <ATen/core/Tensor.h>
@@ -92,5 +95,58 @@ std::unique_ptr<Communicator> make_single_communicator();
 /// The position in a communicator of these ranks (among()) of the rank at `position`, on whose job's machines as many
 /// ranks follow each other as on its own.
 RankPosition position_among(const std::vector<int64_t>& ranks, const RankPosition& position);
+
+// A communicator whose exchanges take no time: for measuring what communication costs.
+
+/// The communicator of one rank of `position.ranks`, which needs no other rank to exist: every exchange returns at
+/// once, without sending or waiting, and counts no traffic. all_reduce and broadcast leave the data as they are,
+/// reduce_scatter returns this rank's part, gather repeats this rank's values for every rank. all_gather repeats `mine`
+/// in every part; if `mine` is already in `all`, the other parts keep what they hold. So every value is defined, but
+/// training is not the job's: only the time of a step means something. For tensors on any device.
+std::unique_ptr<Communicator> make_free_communicator(const RankPosition& position);
+
+// Exchanges without data, for forecasts of memory.
+
+/// Stands for the communicator of one rank of `position.ranks` on `device`, for meta tensors: every exchange returns at
+/// once, and holds as long as it exists what the real one would allocate.
+std::unique_ptr<Communicator> make_shaped_communicator(const RankPosition& position, c10::Device device);
+
+// One error type for whatever c10d throws when a rank is gone or silent. Job::explain() finds out which rank it was.
+
+class LostRank : public UserError {
+ public:
+  /// `what`: c10d's own message, for the log.
+  explicit LostRank(std::string what)
+      : UserError("another rank is gone or was silent for longer than parallel.timeout", ExitCode::peer),
+        cause_(std::move(what)) {}
+  const std::string& cause() const { return cause_; }
+
+ private:
+  std::string cause_;
+};
+
+/// Another rank reports why the job failed; this one ends with the same code and reports nothing.
+class PeerFailed : public UserError {
+ public:
+  using UserError::UserError;
+};
+
+/// A failure's code as another rank has written it. Nothing makes a failure a success.
+inline ExitCode code_of_peer(int written) {
+  return written > 0 && written < 128 ? static_cast<ExitCode>(written) : ExitCode::peer;
+}
+
+/// Runs a call into c10d and turns any exception but a GPU fault into LostRank.
+template <class Call>
+auto or_lost_rank(Call call) {
+  try {
+    return call();
+  } catch (const LostRank&) {
+    throw;
+  } catch (const std::exception& error) {                     // named recovery: c10d has no specific exception type
+    if (gpu_fault(error) || is_out_of_threads(error)) throw;  // this rank's own
+    throw LostRank(error.what());
+  }
+}
 
 }  // namespace trainopt

@@ -3,6 +3,8 @@
 
 #include "config/describe.h"
 
+#include <cstdint>
+
 namespace trainopt {
 
 enum class ShardingStrategy { none, zero1, zero2, zero3, hybrid };
@@ -153,5 +155,16 @@ void describe(V& v, ParallelConfig& c) {
   v.field("timeout", c.timeout, "How long a rank waits for the others.", above(0));
   v.section("nccl", c.nccl, "NCCL settings.");
 }
+
+// A process's rank in its job and on its machine.
+
+struct RankPosition {
+  int64_t rank = 0, ranks = 1;              ///< in the job
+  int64_t local_rank = 0, local_ranks = 1;  ///< on this machine
+
+  bool is_first() const { return rank == 0; }
+  bool one_machine() const { return local_ranks == ranks; }
+  bool operator==(const RankPosition&) const = default;
+};
 
 }  // namespace trainopt

@@ -1,6 +1,6 @@
 // Gloo: collectives over TCP for CPU tensors. libtorch ships the library but not its headers, which come from the
 // system.
-#include "comm/backends.h"
+#include "comm/process_groups.h"
 
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 

@@ -1,7 +1,7 @@
 #include "comm/gradient_reducer.h"
 
 #include "comm/c10d_communicator.h"
-#include "comm/lost_rank.h"
+#include "comm/communicator.h"
 #include "device/tensor.h"
 
 #include <torch/csrc/distributed/c10d/reducer.hpp>

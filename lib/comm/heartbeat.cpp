@@ -1,10 +1,10 @@
 #include "comm/heartbeat.h"
 
-#include "base/log.h"
 #include "base/blocked_signals.h"
 #include "base/clock.h"
 #include "base/json.h"
-#include "comm/rank_keys.h"
+#include "base/log.h"
+#include "comm/store.h"
 
 #include <pthread.h>
 #include <torch/csrc/distributed/c10d/Store.hpp>

@@ -1,7 +1,9 @@
 #include "comm/process_groups.h"
 
-#include "comm/backends.h"
+#include "base/error.h"
 #include "comm/c10d_communicator.h"
+#include "device/cuda_library.h"
+#include "device/cuda_table.h"
 
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
@@ -25,6 +27,12 @@ std::unique_ptr<Communicator> connect_process_groups(const c10::intrusive_ptr<c1
     return connect_process_groups(c10::make_intrusive<c10d::PrefixStore>("among/" + name, store), of_group, device);
   };
   return std::make_unique<C10dCommunicator>(options.position, std::move(data), gloo("host"), among);
+}
+
+c10::intrusive_ptr<c10d::Backend> make_nccl(const c10::intrusive_ptr<c10d::Store>& store, int rank, int ranks,
+                                            double timeout_s) {
+  if (cuda_table()) return cuda_table()->make_nccl(store, rank, ranks, timeout_s);
+  throw UserError("parallel.backend: this process has no CUDA support, so it has no NCCL; use gloo");
 }
 
 }  // namespace trainopt

@@ -2,22 +2,24 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/files.h"
 #include "base/log.h"
 #include "base/sha256.h"
-#include "comm/port_file.h"
-#include "comm/sealed_store.h"
-#include "comm/with_timeout.h"
+#include "comm/store.h"
 
 #include <arpa/inet.h>
-#include <netdb.h>
 #include <sys/socket.h>
-#include <unistd.h>
-
+#include <sys/stat.h>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
+#include <fcntl.h>
+#include <netdb.h>
+#include <unistd.h>
+
 #include <cerrno>
 #include <memory>
+#include <sstream>
 #include <thread>
 
 namespace trainopt {
@@ -208,6 +210,79 @@ Rendezvous join_rendezvous(const RendezvousOptions& options) {
                          ? serve(*options.address, options.port, locally, options.timeout_s)
                          : join(*options.address, options.port, options.timeout_s);
   return {part_of(store, options, options.key), *options.address, store->getPort(), {}};
+}
+
+namespace fs = std::filesystem;
+namespace {
+
+/// Throws if another user could read or replace files in the folder.
+void require_own(const fs::path& folder) {
+  struct stat status {};
+  if (::mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST)
+    throw FileError("create the folder", folder, errno, ExitCode::storage);
+  if (::lstat(folder.c_str(), &status) != 0) throw FileError("read", folder, errno, ExitCode::storage);
+  if (!S_ISDIR(status.st_mode) || status.st_uid != ::geteuid() || (status.st_mode & 077) != 0)
+    throw UserError(
+        fmt::format("the ranks cannot meet, because {} is not a folder that only this user may open; remove "
+                    "it or set TMPDIR",
+                    folder.string()),
+        ExitCode::storage);
+}
+
+}  // namespace
+
+PortFile::PortFile(const fs::path& folder, const std::string& job) {
+  if (kind_of(folder) != PathKind::folder)
+    throw UserError(fmt::format("the ranks cannot meet, because TMPDIR is not a folder: {}", folder.string()),
+                    ExitCode::storage);
+  const fs::path own = folder / fmt::format("trainopt-{}", ::geteuid());
+  require_own(own);
+  path_ = own / fmt::format("port-{}", job);
+}
+
+void PortFile::write(const Contents& contents) const {
+  const auto text = fmt::format("{} {}\n", contents.port, contents.key);
+  replace_file(path_, [&](File& file) {
+    ::chmod(file.path().c_str(), 0600);  // before it has contents
+    file.append(text.data(), text.size());
+  });
+}
+
+std::optional<PortFile::Contents> PortFile::read() const {
+  struct stat status {};
+  if (::lstat(path_.c_str(), &status) != 0 || !S_ISREG(status.st_mode) || status.st_uid != ::geteuid())
+    return std::nullopt;
+  Contents contents;
+  try {
+    constexpr int64_t kMaxBytes = 4096;
+    std::istringstream(read_file(path_, ExitCode::peer, kMaxBytes)) >> contents.port >> contents.key;
+  } catch (const UserError&) {  // named recovery: rank 0 may be replacing the file, and is asked for again
+    return std::nullopt;
+  }
+  return contents.port > 0 && contents.port < 65536 ? std::optional(contents) : std::nullopt;
+}
+
+std::string local_address_towards(const std::string& host, int port) {
+  addrinfo hints{}, *list = nullptr;
+  hints.ai_socktype = SOCK_DGRAM;  // connecting a datagram socket only selects a route
+  const int problem = ::getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &list);
+  if (problem != 0)
+    throw UserError(fmt::format("cannot resolve MASTER_ADDR: {}; {}", host, ::gai_strerror(problem)), ExitCode::peer);
+  const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> owned(list, &::freeaddrinfo);
+  for (const addrinfo* entry = list; entry; entry = entry->ai_next) {
+    const int fd = ::socket(entry->ai_family, entry->ai_socktype | SOCK_CLOEXEC, 0);
+    if (fd < 0) continue;
+    sockaddr_storage own{};
+    socklen_t length = sizeof own;
+    char text[NI_MAXHOST];
+    const bool found =
+        ::connect(fd, entry->ai_addr, entry->ai_addrlen) == 0 &&
+        ::getsockname(fd, reinterpret_cast<sockaddr*>(&own), &length) == 0 &&
+        ::getnameinfo(reinterpret_cast<sockaddr*>(&own), length, text, sizeof text, nullptr, 0, NI_NUMERICHOST) == 0;
+    ::close(fd);
+    if (found) return text;
+  }
+  throw UserError(fmt::format("MASTER_ADDR cannot be reached from this machine: {}:{}", host, port), ExitCode::peer);
 }
 
 }  // namespace trainopt

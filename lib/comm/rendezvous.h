@@ -1,7 +1,7 @@
 // Rendezvous: the ranks of a job meet at a key-value store that rank 0 (or torchrun) serves.
 #pragma once
 
-#include "comm/rank_position.h"
+#include "comm/config.h"
 #include "comm/store.h"
 
 #include <filesystem>
@@ -42,5 +42,32 @@ struct Rendezvous {
 /// the address cannot be resolved or reached, or rank 0 does not appear in time; `storage` if there is no folder for
 /// the port file.
 Rendezvous join_rendezvous(const RendezvousOptions& options);
+
+// Where rank 0 publishes its port for ranks of the same machine whose launcher gives no address (mpirun, srun).
+
+/// `<folder>/trainopt-<user id>/port-<job>`. Only this user can read it, or put a file there.
+class PortFile {
+ public:
+  /// `folder`: for temporary files. Throws UserError(storage) if it does not exist, or if somebody else has the folder
+  /// of this user's name in it.
+  PortFile(const std::filesystem::path& folder, const std::string& job);
+
+  const std::filesystem::path& path() const { return path_; }
+
+  struct Contents {
+    int port = 0;
+    std::string key;
+  };
+  void write(const Contents& contents) const;
+  /// nullopt if there is no such file, or if it is not one that this user wrote.
+  std::optional<Contents> read() const;
+
+ private:
+  std::filesystem::path path_;
+};
+
+/// This machine's source address for packets to `host`:`port`. Sends nothing. Throws UserError(peer) if the name cannot
+/// be resolved or there is no route.
+std::string local_address_towards(const std::string& host, int port);
 
 }  // namespace trainopt

@@ -4,7 +4,6 @@
 #pragma once
 
 #include "comm/config.h"
-#include "comm/rank_position.h"
 
 #include <cstdint>
 #include <string>

@@ -1,6 +1,6 @@
 #include "device/cuda_table.h"
 
-#include "comm/backends.h"
+#include "comm/process_groups.h"
 #include "kernels/gelu/launch.h"
 #include "kernels/head/launch.h"
 #include "kernels/image_finish/launch.h"

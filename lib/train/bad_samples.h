@@ -2,7 +2,7 @@
 #pragma once
 
 #include "base/json.h"
-#include "comm/rank_position.h"
+#include "comm/config.h"
 #include "data/sample_loader.h"
 
 #include <vector>

@@ -2,7 +2,7 @@
 // gpus=8,arch=sm_90,memory_gib=80`).
 #pragma once
 
-#include "comm/rank_position.h"
+#include "comm/config.h"
 #include "metrics/hardware/gpu_trouble.h"
 #include "roofline/roofline.h"
 #include "storage/variables.h"

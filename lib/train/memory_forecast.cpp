@@ -1,6 +1,6 @@
 #include "train/memory_forecast.h"
 
-#include "comm/shaped_communicator.h"
+#include "comm/communicator.h"
 #include "data/batch_source.h"
 #include "device/device.h"
 #include "device/meta_device.h"

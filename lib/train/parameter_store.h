@@ -2,7 +2,7 @@
 // store: it holds everything on this rank and sends nothing.
 #pragma once
 
-#include "comm/rank_position.h"
+#include "comm/config.h"
 #include "comm/sharding_costs.h"
 #include "model/tensor_file.h"
 #include "train/checkpoint/archive.h"

@@ -4,7 +4,6 @@
 
 #include "base/json.h"
 #include "comm/config.h"
-#include "comm/rank_position.h"
 #include "data/batch.h"
 #include "data/batch_source.h"
 #include "data/loader.h"

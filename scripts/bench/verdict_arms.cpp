@@ -9,7 +9,7 @@
 //     repeatedly deals the turns of a job against itself to two arms, with B's made RATIO times as fast
 #include "base/philox.h"
 #include "comm/job.h"
-#include "comm/launch_environment.h"
+#include "comm/launch/launch_environment.h"
 #include "compare/arms/local_arm.h"
 #include "compare/arms/make_arm.h"
 #include "compare/arms/ranked_arms.h"

@@ -1,7 +1,7 @@
 // Tests what does not depend on the number of ranks, with one NCCL rank. Values are integers, so results are compared
 // exactly.
-#include "comm/backends.h"
 #include "comm/c10d_communicator.h"
+#include "comm/process_groups.h"
 #include "device/device.h"
 #include "device/tensor.h"
 #include "support/catch.h"

@@ -1,6 +1,6 @@
 // One rank of several, alone in its process, trains with exchanges that return at once. With a real communicator the
 // first exchange would wait for ranks that do not exist.
-#include "comm/free_communicator.h"
+#include "comm/communicator.h"
 #include "comm/sharding_costs.h"
 #include "device/tensor.h"
 #include "recipe/make_plan.h"

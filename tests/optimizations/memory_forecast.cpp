@@ -3,7 +3,7 @@
 #include "train/memory_forecast.h"
 
 #include "base/units.h"
-#include "comm/free_communicator.h"
+#include "comm/communicator.h"
 #include "device/tensor_memory.h"
 #include "recipe/memory_remedies.h"
 #include "recipe/recipe_io.h"

@@ -1,6 +1,6 @@
 // NCCL: collectives between GPUs. nccl.h must match the NCCL that libtorch was built with, because c10d's options class
 // contains ncclConfig_t.
-#include "comm/backends.h"
+#include "comm/process_groups.h"
 
 #include <nccl.h>
 #include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>

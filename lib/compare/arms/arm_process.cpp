@@ -2,7 +2,7 @@
 
 #include "base/clock.h"
 #include "base/files.h"
-#include "comm/lost_rank.h"
+#include "comm/communicator.h"
 
 #include <sys/socket.h>
 #include <sys/wait.h>

@@ -2,7 +2,7 @@
 
 #include "base/files.h"
 #include "base/log.h"
-#include "comm/free_communicator.h"
+#include "comm/communicator.h"
 #include "compare/arms/arm_process.h"
 #include "compare/arms/local_arm.h"
 #include "recipe/choose_workers.h"

@@ -3,7 +3,7 @@
 #include "base/files.h"
 #include "base/host_name.h"
 #include "base/log.h"
-#include "comm/lost_rank.h"
+#include "comm/communicator.h"
 #include "device/process.h"
 #include "recipe/recipe_io.h"
 

@@ -4,7 +4,7 @@
 #pragma once
 
 #include "base/json.h"
-#include "comm/rank_position.h"
+#include "comm/config.h"
 #include "model/tensor_file.h"
 
 #include <ATen/core/Tensor.h>

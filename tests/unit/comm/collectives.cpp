@@ -1,5 +1,5 @@
 // All values are whole numbers, so results are compared exactly. Ranks are threads.
-#include "comm/free_communicator.h"
+#include "comm/communicator.h"
 #include "comm/gradient_reducer.h"
 #include "device/tensor.h"
 #include "support/catch.h"

@@ -1,5 +1,5 @@
 // Ranks that join, differ, fail and fall silent. Here ranks are threads; in tests/cli they are processes.
-#include "comm/lost_rank.h"
+#include "comm/communicator.h"
 #include "device/device.h"
 #include "support/catch.h"
 #include "support/cuda_without_driver.h"

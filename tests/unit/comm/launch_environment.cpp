@@ -1,4 +1,4 @@
-#include "comm/launch_environment.h"
+#include "comm/launch/launch_environment.h"
 
 #include "base/error.h"
 #include "support/catch.h"

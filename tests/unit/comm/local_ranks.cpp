@@ -1,4 +1,4 @@
-#include "comm/local_ranks.h"
+#include "comm/launch/local_ranks.h"
 
 #include "base/clock.h"
 #include "base/error.h"

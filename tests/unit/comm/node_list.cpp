@@ -1,4 +1,4 @@
-#include "comm/node_list.h"
+#include "comm/launch/launch_environment.h"
 
 #include "base/error.h"
 #include "support/catch.h"

@@ -2,8 +2,7 @@
 #include "comm/rendezvous.h"
 
 #include "base/files.h"
-#include "comm/port_file.h"
-#include "comm/sealed_store.h"
+#include "comm/store.h"
 #include "support/captured_log.h"
 #include "support/catch.h"
 #include "support/ranks.h"

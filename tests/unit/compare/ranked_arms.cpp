@@ -1,6 +1,6 @@
 #include "compare/arms/ranked_arms.h"
 
-#include "comm/lost_rank.h"
+#include "comm/communicator.h"
 #include "recipe/recipe_io.h"
 #include "scripted_arm.h"
 #include "support/catch.h"

@@ -1,4 +1,4 @@
-#include "comm/sealed_store.h"
+#include "comm/store.h"
 
 #include "base/clock.h"
 #include "base/log.h"

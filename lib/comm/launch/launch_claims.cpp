@@ -1,7 +1,7 @@
-#include "comm/launch_claims.h"
+#include "comm/launch/launch_claims.h"
 
 #include "base/error.h"
-#include "comm/node_list.h"
+#include "comm/launch/launch_environment.h"
 
 namespace trainopt {
 namespace {

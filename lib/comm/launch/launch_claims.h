@@ -1,7 +1,7 @@
 // Reads each launcher's own variables; launch_environment.cpp decides which launcher takes precedence.
 #pragma once
 
-#include "comm/launch_variables.h"
+#include "comm/launch/launch_environment.h"
 
 namespace trainopt {
 

@@ -2,11 +2,13 @@
 // variables and the precedence.
 #pragma once
 
-#include "comm/rank_position.h"
+#include "comm/config.h"
 
+#include <cstdint>
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace trainopt {
@@ -43,5 +45,39 @@ Launch read_launch(const std::map<std::string, std::string>& environment);
 
 /// Those names in the environment by which a launcher tells a process its rank. Without them it is no launcher's.
 std::vector<std::string> launcher_variables(const std::map<std::string, std::string>& environment);
+
+// Reads environment variables strictly and remembers which were read, so that messages can show them.
+
+/// Parses 1 to 18 decimal digits and nothing else; nullopt otherwise.
+std::optional<int64_t> parse_count(std::string_view text);
+
+class LaunchVariables {
+ public:
+  explicit LaunchVariables(const std::map<std::string, std::string>& environment) : environment_(environment) {}
+
+  bool has(const std::string& name) const { return environment_.contains(name); }
+  /// nullopt if the variable is not set. Throws UserError if it is empty.
+  std::optional<std::string> text(const std::string& name);
+  /// Throws UserError unless the variable is unset or a number of at least `minimum`.
+  std::optional<int64_t> number(const std::string& name, int64_t minimum = 0);
+
+  /// "RANK=0" …, in reading order.
+  const std::vector<std::string>& read() const { return read_; }
+  /// Throws UserError: the sentence, then all variables read so far.
+  [[noreturn]] void refuse(const std::string& sentence) const;
+
+ private:
+  const std::map<std::string, std::string>& environment_;
+  std::vector<std::string> read_;
+};
+
+// Expands Slurm's compressed lists of nodes and task counts.
+
+/// "node[003-005,009],gpu1" → node003 node004 node005 node009 gpu1; several brackets in a name multiply. Throws
+/// UserError for anything else.
+std::vector<std::string> expand_node_list(const std::string& text);
+
+/// "2(x3),1" → 2 2 2 1: how many tasks each node has. Throws UserError for anything else.
+std::vector<int64_t> expand_task_counts(const std::string& text);
 
 }  // namespace trainopt
