@@ -4,7 +4,7 @@
 #include "model/initial_values.h"
 #include "model/operations.h"
 #include "model/unit.h"
-#include "model/weight_copy.h"
+#include "model/weights_file.h"
 
 #include <functional>
 #include <limits>

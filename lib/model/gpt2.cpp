@@ -2,7 +2,7 @@
 
 #include "base/error.h"
 #include "device/tensor.h"
-#include "model/dropout.h"
+#include "model/layers.h"
 #include "model/transformer_block.h"
 
 #include <ATen/ops/embedding.h>

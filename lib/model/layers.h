@@ -4,7 +4,7 @@
 
 #include "model/initial_values.h"
 #include "model/unit.h"
-#include "model/weight_copy.h"
+#include "model/weights_file.h"
 
 namespace trainopt {
 
@@ -68,5 +68,11 @@ class Linear {
   WeightCopy weight_copy_, bias_copy_;
   std::shared_ptr<const Operations> operations_;
 };
+
+// Dropout that draws from the trainer's generator.
+
+/// torch's dropout: in training, sets each value to 0 with the probability `rate`, which is below 1, and divides the
+/// others by 1 - rate. Otherwise, and at rate 0, returns `input`.
+at::Tensor dropout(const at::Tensor& input, double rate, const ForwardContext& context);
 
 }  // namespace trainopt

@@ -1,7 +1,7 @@
 #include "model/mlp.h"
 
 #include "device/tensor.h"
-#include "model/dropout.h"
+#include "model/layers.h"
 
 namespace trainopt {
 namespace {

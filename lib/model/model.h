@@ -5,7 +5,7 @@
 
 #include "model/builder.h"
 #include "model/config.h"
-#include "model/tensor_file.h"
+#include "model/weights_file.h"
 
 #include <functional>
 #include <numeric>

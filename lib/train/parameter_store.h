@@ -4,7 +4,7 @@
 
 #include "comm/config.h"
 #include "comm/sharding_costs.h"
-#include "model/tensor_file.h"
+#include "model/weights_file.h"
 #include "train/checkpoint/archive.h"
 #include "train/optimizer/gradients.h"
 

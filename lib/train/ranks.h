@@ -5,7 +5,7 @@
 #include "comm/communicator.h"
 #include "metrics/record.h"
 #include "model/builder.h"
-#include "model/tensor_file.h"
+#include "model/weights_file.h"
 
 #include <ATen/core/Tensor.h>
 

@@ -1,5 +1,5 @@
 // What the plan decides about attention, and what the receipt says.
-#include "model/attention_operations.h"
+#include "model/operations.h"
 #include "recipe/make_plan.h"
 #include "support/catch.h"
 

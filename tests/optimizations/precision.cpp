@@ -2,7 +2,7 @@
 #include "optimizations/precision/precision.h"
 
 #include "base/philox.h"
-#include "model/tensor_file.h"
+#include "model/weights_file.h"
 #include "optimizations/precision/random_halves.h"
 #include "optimizations/precision/stochastic_rounding.h"
 #include "recipe/validate.h"

@@ -3,7 +3,7 @@
 
 #include "compare/arms/arm.h"
 #include "config/describe.h"
-#include "model/tensor_file.h"
+#include "model/weights_file.h"
 #include "recipe/recipe.h"
 
 #include <optional>

@@ -1,8 +1,8 @@
 // A unit whose activations are computed a second time in backward instead of being kept.
 #pragma once
 
-#include "model/tensor_file.h"
 #include "model/unit.h"
+#include "model/weights_file.h"
 
 #include <memory>
 

@@ -1,7 +1,7 @@
 // Convolutions on 16-bit tensors for CPUs without 16-bit instructions.
 #pragma once
 
-#include "model/convolution_operations.h"
+#include "model/operations.h"
 
 #include <memory>
 

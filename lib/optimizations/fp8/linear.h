@@ -1,7 +1,7 @@
 // Linear layers in 8 bits: x · wᵀ, and for its gradients dy · w and dyᵀ · x.
 #pragma once
 
-#include "model/linear_operations.h"
+#include "model/operations.h"
 #include "optimizations/fp8/scaled_matrix.h"
 
 #include <functional>

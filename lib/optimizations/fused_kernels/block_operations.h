@@ -4,8 +4,7 @@
 #include "kernels/head/head.h"
 #include "kernels/norm/norm.h"
 #include "kernels/pool/pool.h"
-#include "model/batch_norm_operations.h"
-#include "model/head_operations.h"
+#include "model/operations.h"
 
 #include <memory>
 

@@ -1,7 +1,7 @@
 // Attention on a CPU by our kernels, where nothing else was chosen.
 #pragma once
 
-#include "model/attention_operations.h"
+#include "model/operations.h"
 
 #include <memory>
 

@@ -1,7 +1,7 @@
 // Linear layers whose float32 products oneDNN computes where that is faster than libtorch's choice (device/product.h).
 #pragma once
 
-#include "model/linear_operations.h"
+#include "model/operations.h"
 
 #include <memory>
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "kernels/linear_cross_entropy/linear_cross_entropy.h"
-#include "model/language_head_operations.h"
+#include "model/operations.h"
 
 #include <memory>
 

@@ -3,8 +3,7 @@
 
 #include "kernels/gelu/gelu.h"
 #include "kernels/layer_norm/layer_norm.h"
-#include "model/gelu_operations.h"
-#include "model/layer_norm_operations.h"
+#include "model/operations.h"
 
 #include <memory>
 

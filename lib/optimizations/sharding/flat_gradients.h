@@ -1,7 +1,7 @@
 // Gradients of all parameters in one tensor.
 #pragma once
 
-#include "model/tensor_file.h"
+#include "model/weights_file.h"
 
 namespace trainopt {
 

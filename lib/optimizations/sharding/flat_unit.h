@@ -3,7 +3,7 @@
 #pragma once
 
 #include "comm/communicator.h"
-#include "model/tensor_file.h"
+#include "model/weights_file.h"
 
 #include <ATen/core/Tensor.h>
 

@@ -1,7 +1,7 @@
 // Batch-norm with statistics over the samples of all ranks, as one rank with the whole batch would compute them.
 #pragma once
 
-#include "model/batch_norm_operations.h"
+#include "model/operations.h"
 
 #include <memory>
 

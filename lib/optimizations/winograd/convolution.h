@@ -1,7 +1,7 @@
 // A network's convolutions and their gradients by Winograd's minimal filtering.
 #pragma once
 
-#include "model/convolution_operations.h"
+#include "model/operations.h"
 #include "optimizations/winograd/winograd.h"
 
 #include <memory>

@@ -5,7 +5,7 @@
 
 #include "base/json.h"
 #include "comm/config.h"
-#include "model/tensor_file.h"
+#include "model/weights_file.h"
 
 #include <ATen/core/Tensor.h>
 

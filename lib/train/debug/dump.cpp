@@ -2,7 +2,7 @@
 
 #include "base/files.h"
 #include "device/tensor.h"
-#include "model/tensor_file.h"
+#include "model/weights_file.h"
 #include "train/plan.h"
 
 #include <algorithm>

@@ -3,7 +3,7 @@
 // pass. An optimizer may supply a form that defers scaling to the update's own pass (Optimizer::make_gradients()).
 #pragma once
 
-#include "model/tensor_file.h"
+#include "model/weights_file.h"
 
 #include <ATen/core/Tensor.h>
 

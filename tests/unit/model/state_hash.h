@@ -1,7 +1,7 @@
 // A number that stands for the names and shapes of a model's tensors.
 #pragma once
 
-#include "model/tensor_file.h"
+#include "model/weights_file.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
