@@ -2,7 +2,6 @@
 #pragma once
 
 #include "optimizations/info.h"
-#include "optimizations/option_checks.h"
 #include "recipe/recipe.h"
 #include "train/plan.h"
 

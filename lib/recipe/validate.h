@@ -1,7 +1,7 @@
 // Checks that involve several keys: contradictions between them.
 #pragma once
 
-#include "optimizations/option_checks.h"
+#include "optimizations/info.h"
 #include "recipe/recipe.h"
 
 #include <optional>

@@ -3,7 +3,7 @@
 #include "device/process.h"
 #include "device/stream.h"
 #include "device/tensor.h"
-#include "optimizations/cuda_graph/graph_runner.h"
+#include "optimizations/cuda_graph/cuda_graph.h"
 #include "recipes.h"
 #include "support/catch.h"
 #include "support/resuming.h"

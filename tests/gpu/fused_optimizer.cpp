@@ -1,9 +1,9 @@
 // Tests updates on a GPU: the checks that the CPU kernels pass, a tensor with more than 2³¹ values, and a training job.
-#include "gpu.h"
 #include "device/device.h"
-#include "optimizations/fused_optimizer/receipt.h"
-#include "recipes.h"
+#include "gpu.h"
 #include "kernels/update_checks.h"
+#include "optimizations/fused_optimizer/fused_optimizer.h"
+#include "recipes.h"
 
 using namespace trainopt;
 using namespace trainopt::test;

@@ -4,7 +4,7 @@
 
 #include "kernels/norm_checks.h"
 #include "model/builder.h"
-#include "optimizations/fused_kernels/block_operations.h"
+#include "optimizations/fused_kernels/fused_operations.h"
 #include "train/precision.h"
 
 #include <torch/csrc/autograd/autograd.h>

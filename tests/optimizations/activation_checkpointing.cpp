@@ -3,7 +3,6 @@
 
 #include "device/tensor.h"
 #include "device/tensor_memory.h"
-#include "optimizations/activation_checkpointing/recomputed_unit.h"
 #include "support/catch.h"
 #include "support/small_gpt2.h"
 #include "support/trained_ranks.h"

@@ -1,6 +1,5 @@
-#include "optimizations/amp/amp.h"
 #include "device/tensor.h"
-#include "optimizations/amp/float32_convolutions.h"
+#include "optimizations/amp/amp.h"
 #include "support/catch.h"
 #include "support/parameters.h"
 #include "train/plan.h"

@@ -1,7 +1,7 @@
 // A run that records and replays its steps is bit-identical to an eager run, whatever the host decides between steps.
 #include "device/cuda_library.h"
 #include "kernels/update/update.h"
-#include "optimizations/cuda_graph/graph_runner.h"
+#include "optimizations/cuda_graph/cuda_graph.h"
 #include "optimizations/fused_optimizer/fused_optimizer.h"
 #include "optimizations/tape_graph.h"
 #include "recipe/make_plan.h"

@@ -1,8 +1,8 @@
 // Fused updates compared with the loop over parameters, and deferred gradients with the plain form, which does each
 // pass immediately. tests/kernels tests the kernels.
 #include "device/tensor.h"
-#include "optimizations/fused_optimizer/deferred_gradients.h"
-#include "optimizations/fused_optimizer/receipt.h"
+#include "optimizations/fused_optimizer/fused_optimizer.h"
+#include "optimizations/fused_optimizer/fused_update.h"
 #include "recipe/make_plan.h"
 #include "support/catch.h"
 #include "support/parameters.h"

@@ -2,7 +2,7 @@
 #include "device/autocast.h"
 #include "kernels/norm_checks.h"
 #include "model/builder.h"
-#include "optimizations/fused_kernels/row_operations.h"
+#include "optimizations/fused_kernels/fused_operations.h"
 #include "recipe/make_plan.h"
 #include "support/plans.h"
 

@@ -1,14 +1,14 @@
 // debug.gradcheck on the real kernels: no alarm for any switch of the catalogue in any type, and a term that is missing
 // from a kernel is found.
 #include "device/tensor.h"
+#include "device/type_name.h"
 #include "gradcheck/gradcheck.h"
-#include "optimizations/amp/float32_convolutions.h"
+#include "optimizations/amp/amp.h"
 #include "optimizations/fp8/linear.h"
-#include "optimizations/fused_kernels/block_operations.h"
+#include "optimizations/fused_kernels/fused_operations.h"
 #include "support/catch.h"
 #include "support/trained_ranks.h"
 #include "support/turned_on.h"
-#include "device/type_name.h"
 #include "train/memory_forecast.h"
 
 #include <fmt/ranges.h>

@@ -2,7 +2,7 @@
 // believe to be on several machines.
 #include "comm/sharding_costs.h"
 #include "device/tensor.h"
-#include "optimizations/sharding/machine_groups.h"
+#include "optimizations/sharding/sharding.h"
 #include "recipe/plan_text.h"
 #include "support/catch.h"
 #include "support/small_gpt2.h"

@@ -1,8 +1,8 @@
 // A model in stages trains what one rank trains. Ranks are threads.
-#include "optimizations/pipeline_stages/balance.h"
-#include "optimizations/pipeline_stages/pipeline_runner.h"
 #include "data/batch.h"
 #include "device/tensor.h"
+#include "optimizations/pipeline_stages/pipeline_runner.h"
+#include "optimizations/pipeline_stages/pipeline_stages.h"
 #include "recipe/validate.h"
 #include "support/catch.h"
 #include "support/resuming.h"

@@ -3,7 +3,6 @@
 
 #include "base/philox.h"
 #include "model/weights_file.h"
-#include "optimizations/precision/random_halves.h"
 #include "optimizations/precision/stochastic_rounding.h"
 #include "recipe/validate.h"
 #include "support/catch.h"

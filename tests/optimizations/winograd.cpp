@@ -1,6 +1,6 @@
 // Which convolutions the switch winograd takes. tests/kernels tests the kernels.
 #include "device/tensor.h"
-#include "optimizations/winograd/convolution.h"
+#include "optimizations/winograd/winograd.h"
 #include "recipe/make_plan.h"
 #include "support/catch.h"
 #include "support/trained_ranks.h"

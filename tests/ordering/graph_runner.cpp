@@ -1,5 +1,5 @@
 // Every wait between a loader and a step that is recorded and replayed on a stream of its own.
-#include "optimizations/cuda_graph/graph_runner.h"
+#include "optimizations/cuda_graph/cuda_graph.h"
 
 #include "data/batch_source.h"
 #include "device/device.h"

@@ -1,11 +1,20 @@
 #include "optimizations/activation_checkpointing/activation_checkpointing.h"
 
+#include "base/clock.h"
 #include "base/counted.h"
 #include "base/units.h"
-#include "optimizations/activation_checkpointing/recomputed_unit.h"
-#include "optimizations/option_checks.h"
+#include "device/autocast.h"
+#include "device/differentiable.h"
+#include "device/kept_products.h"
+#include "device/memory.h"
+#include "device/memory_label.h"
+#include "device/tensor.h"
+#include "device/tensor_memory.h"
+#include "device/trace_range.h"
+#include "optimizations/info.h"
 #include "train/plan.h"
 
+#include <ATen/record_function.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
@@ -108,6 +117,146 @@ Outcome apply(Plan& plan, const Config& config) {
                       units, 100 * flops / (3 * model.flops_per_sample()));
   return Outcome::applied(what,
                           [on_gpu = plan.device.is_cuda()](const StepTrace& seen) { return receipt(seen, on_gpu); });
+}
+
+namespace {
+
+/// Bytes of tensors that the step's work has left so far. On a CPU these are this thread's, so that the loader's
+/// threads do not count; on a GPU all, because only the step allocates there meanwhile.
+int64_t live_bytes(at::Device device) {
+  return device.is_cuda() ? memory_stats(device)->allocated : cpu_tensor_bytes_of_thread();
+}
+
+/// Sets the generator back to `state`, and at its end to what it was before.
+class Rewound {
+ public:
+  Rewound(const std::optional<at::Generator>& generator, const at::Tensor& state) {
+    if (!state.defined()) return;
+    generator_ = generator;
+    now_ = generator_->get_state();
+    generator_->set_state(state);
+  }
+  ~Rewound() {
+    if (generator_) generator_->set_state(now_);
+  }
+  Rewound(const Rewound&) = delete;
+  Rewound& operator=(const Rewound&) = delete;
+
+ private:
+  std::optional<at::Generator> generator_;
+  at::Tensor now_;
+};
+
+/// Restores the values of `buffers` at its end. Autograd does not notice, because batch-norm's backward in training
+/// does not read the statistics that it has saved.
+class Unchanged {
+ public:
+  explicit Unchanged(const std::vector<at::Tensor>& buffers) : buffers_(buffers) {
+    for (const at::Tensor& buffer : buffers_) values_.push_back(buffer.clone());
+  }
+  ~Unchanged() {
+    for (size_t i = 0; i < buffers_.size(); ++i) buffers_[i].variable_data().copy_(values_[i]);
+  }
+  Unchanged(const Unchanged&) = delete;
+  Unchanged& operator=(const Unchanged&) = delete;
+
+ private:
+  const std::vector<at::Tensor>& buffers_;
+  std::vector<at::Tensor> values_;
+};
+
+class RecomputedUnit : public WrappedUnit {
+ public:
+  RecomputedUnit(std::unique_ptr<Unit> inner, const NamedTensors& state, const Recomputation& how)
+      : WrappedUnit(std::move(inner)), how_(how) {
+    for (const auto& [name, tensor] : state) (tensor.requires_grad() ? parameters_ : buffers_).push_back(tensor);
+  }
+
+  at::Tensor forward(const at::Tensor& input, const ForwardContext& context) override {
+    if (!at::GradMode::is_enabled()) return inner_->forward(input, context);
+    const auto first = std::make_shared<First>(context, autocast_type(input.device().type()));
+    // The parameters are inputs as well, so that their gradients reach them through the graph around this unit: once,
+    // and summed with those of other units.
+    std::vector<at::Tensor> inputs{input};
+    inputs.insert(inputs.end(), parameters_.begin(), parameters_.end());
+    return differentiable(
+        inputs, [&](std::vector<at::Tensor>& saved) { return run_first(*first, input, saved); },
+        [this, first](const BackwardCall& call) { return backward(*first, call); });
+  }
+
+ private:
+  /// The circumstances of the first computation.
+  struct First {
+    First(const ForwardContext& context_, std::optional<at::ScalarType> autocast_)
+        : context(context_), autocast(autocast_) {}
+    ForwardContext context;
+    std::optional<at::ScalarType> autocast;
+    at::Tensor random_state;  ///< undefined if nothing is drawn
+  };
+
+  /// Saves the input and one tensor per product.
+  at::Tensor run_first(First& first, const at::Tensor& input, std::vector<at::Tensor>& saved) {
+    saved.push_back(input);
+    if (how_.draws && first.context.training) first.random_state = first.context.generator->get_state();
+    KeepProducts keeping;
+    at::Tensor output = inner_->forward(input, first.context);
+    Products products = keeping.take();
+    for (at::Tensor& result : products) {
+      const bool is_needless = inner_->ends_in_sum() && &result == &products.back();
+      if (is_needless && result.defined())
+        saved.push_back(without_values(result));
+      else
+        saved.push_back(how_.keeps_products ? result : at::Tensor());
+    }
+    return output;
+  }
+
+  std::vector<at::Tensor> backward(const First& first, const BackwardCall& call) {
+    const auto began = Clock::now();
+    const int64_t before = live_bytes(call.gradient.device());
+    at::Tensor input = call.saved[0].detach();
+    if (call.needed[0]) input.requires_grad_();
+    const at::Tensor output = run_again(first, input, {call.saved.begin() + 1, call.saved.end()});
+    post(call, before, began);
+    std::vector<at::Tensor> wanted;
+    for (size_t i = 0; i < call.needed.size(); ++i)
+      if (call.needed[i]) wanted.push_back(i == 0 ? input : parameters_[i - 1]);
+    auto found = gradients_of(output, call.gradient, wanted);
+    std::vector<at::Tensor> gradients(call.needed.size());
+    for (size_t i = 0, next = 0; i < gradients.size(); ++i)
+      if (call.needed[i]) gradients[i] = std::move(found[next++]);
+    return gradients;
+  }
+
+  at::Tensor run_again(const First& first, const at::Tensor& input, Products products) {
+    const MemoryScope scope({.use = MemoryUse::activations, .phase = "recomputation"});
+    const TraceRange range("recomputation");
+    const Rewound random(first.context.generator, first.random_state);
+    const Unchanged buffers(buffers_);
+    const at::AutoGradMode differentiated(true);
+    const AutocastGuard autocast(input.device().type(), first.autocast);
+    const RepeatProducts repeated(std::move(products));
+    return inner_->forward(input, first.context);
+  }
+
+  static void post(const BackwardCall& call, int64_t before, Clock::time_point began) {
+    int64_t kept = 0;
+    for (const at::Tensor& tensor : call.saved)
+      if (tensor.defined()) kept += static_cast<int64_t>(tensor.storage().nbytes());
+    const int64_t computed = live_bytes(call.gradient.device()) - before;
+    RECORD_FUNCTION(kRecomputedLabel,
+                    (std::vector<c10::IValue>{kept, computed, static_cast<int64_t>(seconds_since(began) * 1e6)}));
+  }
+
+  Recomputation how_;
+  std::vector<at::Tensor> parameters_, buffers_;
+};
+
+}  // namespace
+
+std::unique_ptr<Unit> make_recomputed_unit(std::unique_ptr<Unit> inner, const NamedTensors& state,
+                                           const Recomputation& how) {
+  return std::make_unique<RecomputedUnit>(std::move(inner), state, how);
 }
 
 }  // namespace trainopt::activation_checkpointing

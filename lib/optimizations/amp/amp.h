@@ -3,7 +3,10 @@
 #pragma once
 
 #include "config/describe.h"
+#include "model/operations.h"
 #include "optimizations/info.h"
+
+#include <memory>
 
 namespace trainopt {
 struct Plan;
@@ -45,5 +48,23 @@ void describe(V& v, Config& c) {
   v.field("growth_interval", c.growth_interval, "float16: steps without overflow after which the loss scale doubles.",
           in_range(1, 1e9));
 }
+
+}  // namespace trainopt::amp
+
+namespace trainopt::amp {
+
+// Convolutions on 16-bit tensors for CPUs without 16-bit instructions.
+
+/// Labels posted with the input, as train/step_trace.h requires for convolutions.
+inline constexpr const char *kConvolutionLabel = "trainopt::float32_convolution",
+                            *kConvolutionGradientLabel = "trainopt::float32_convolution_backward";
+
+/// Whether libtorch passes convolutions of this type (bfloat16, float16) to oneDNN on this CPU. If not, its own loops
+/// take at least ten times as long as float32.
+bool cpu_convolves(at::ScalarType type);
+
+/// Convolutions under autocast: inputs and outputs have autocast's type, products and sums are float32. Without
+/// autocast, and for convolutions that `inner` takes, calls `inner`.
+std::unique_ptr<ConvolutionOperations> make_float32_convolutions(std::unique_ptr<ConvolutionOperations> inner);
 
 }  // namespace trainopt::amp

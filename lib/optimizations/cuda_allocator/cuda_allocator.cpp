@@ -2,7 +2,7 @@
 
 #include "base/counted.h"
 #include "device/device_allocator.h"
-#include "optimizations/option_checks.h"
+#include "optimizations/info.h"
 #include "train/plan.h"
 
 #include <bit>

@@ -1,6 +1,6 @@
 #include "optimizations/cudnn_benchmark/cudnn_benchmark.h"
 
-#include "optimizations/option_checks.h"
+#include "optimizations/info.h"
 #include "train/plan.h"
 
 namespace trainopt::cudnn_benchmark {

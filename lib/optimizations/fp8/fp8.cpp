@@ -3,7 +3,7 @@
 #include "base/counted.h"
 #include "optimizations/fp8/amax_history.h"
 #include "optimizations/fp8/linear.h"
-#include "optimizations/option_checks.h"
+#include "optimizations/info.h"
 #include "train/plan.h"
 
 #include <algorithm>

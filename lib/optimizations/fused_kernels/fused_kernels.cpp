@@ -4,13 +4,8 @@
 #include "device/cuda_library.h"
 #include "kernels/attention/attention.h"
 #include "kernels/meta.h"
-#include "optimizations/fused_kernels/block_operations.h"
-#include "optimizations/fused_kernels/fused_attention.h"
-#include "optimizations/fused_kernels/fused_linear.h"
-#include "optimizations/fused_kernels/fused_task.h"
-#include "optimizations/fused_kernels/language_head.h"
-#include "optimizations/fused_kernels/row_operations.h"
-#include "optimizations/option_checks.h"
+#include "optimizations/fused_kernels/fused_operations.h"
+#include "optimizations/info.h"
 #include "train/plan.h"
 
 #include <span>

@@ -2,12 +2,57 @@
 #pragma once
 
 #include "comm/config.h"
-#include "optimizations/pipeline_stages/links.h"
+#include "model/model.h"
+#include "train/ranks.h"
 #include "train/slot.h"
 
+#include <deque>
 #include <memory>
+#include <optional>
+#include <utility>
 
 namespace trainopt::pipeline_stages {
+
+// What passes between a stage and its neighbours: activations to the next stage, their gradients to the one before.
+
+class StageLinks {
+ public:
+  /// `groups` must outlive this object.
+  StageLinks(RankGroups& groups, int64_t stage) : groups_(groups), stage_(stage) {}
+
+  // The first message in each direction says the type of those that follow. Tensors are contiguous.
+  /// `has_gradient`: receive_gradient() will be called for it, and it is kept until then. Of the others, which an
+  /// evaluation sends, only the newest is kept.
+  void send_activation(const at::Tensor& activation, bool has_gradient);
+  at::Tensor receive_activation(const std::vector<int64_t>& sizes, at::Device device);
+  void send_gradient(const at::Tensor& gradient);
+  /// The gradient of an activation that was sent, like it. They arrive in the order of the activations.
+  at::Tensor receive_gradient(const at::Tensor& activation);
+
+  /// Waits until everything that was sent has been received, and frees it.
+  void finish();
+  /// Since the last call: milliseconds that this thread waited for a neighbour. On a GPU the stream waits instead.
+  double take_waited_ms() { return std::exchange(waited_ms_, 0.0); }
+
+ private:
+  struct Sent {
+    at::Tensor data;
+    std::unique_ptr<Exchange> exchange;
+  };
+  void wait(Exchange& exchange);
+
+  RankGroups& groups_;
+  int64_t stage_;
+  bool announced_ = false;
+  std::optional<at::ScalarType> received_type_;
+  std::deque<Sent> activations_, gradients_;  ///< on their way, oldest first
+  std::optional<Sent> evaluated_;             ///< the newest activation without a gradient
+  double waited_ms_ = 0;
+};
+
+/// Makes the model's first held unit take its input from the stage before, and its last one pass its output to the next
+/// stage and return a scalar 0, whose backward brings that output's gradient.
+void link_stages(Model& model, const StagePlan& plan, const std::shared_ptr<StageLinks>& links);
 
 // What a runner posts into the trace, of the run so far.
 inline constexpr const char* kWaitedLabel = "pipeline.waited_ms";    ///< for neighbours, after the first step

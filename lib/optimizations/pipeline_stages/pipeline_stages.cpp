@@ -1,13 +1,12 @@
 #include "optimizations/pipeline_stages/pipeline_stages.h"
 
 #include "base/counted.h"
-#include "optimizations/pipeline_stages/balance.h"
-#include "optimizations/pipeline_stages/links.h"
+#include "base/error.h"
 #include "optimizations/pipeline_stages/pipeline_runner.h"
-#include "optimizations/pipeline_stages/stage_task.h"
 #include "train/plan.h"
 
 #include <algorithm>
+#include <limits>
 
 namespace trainopt::pipeline_stages {
 namespace {
@@ -102,6 +101,60 @@ Outcome apply(Plan& plan, const PipelineConfig& config) {
           all ? "all of them kept" : fmt::format("at most {} kept", std::min(config.stages, micro_batches)),
           100 * idle_share(config.stages, micro_batches)),
       [stages = plan.stages](const StepTrace& seen) { return receipt(seen, stages); });
+}
+
+std::vector<UnitRange> balanced_stages(const std::vector<double>& costs, int64_t stages) {
+  const size_t units = costs.size(), count = static_cast<size_t>(stages);
+  TRAINOPT_CHECK(1 <= count && count <= units);
+  std::vector<double> before(units + 1, 0);  // cost of the units before each
+  for (size_t unit = 0; unit < units; ++unit) before[unit + 1] = before[unit] + costs[unit];
+  // best[s][end]: cost of the most expensive of s + 1 stages that hold the first `end` units; begin: of the last one.
+  constexpr double kNever = std::numeric_limits<double>::infinity();
+  std::vector<std::vector<double>> best(count, std::vector<double>(units + 1, kNever));
+  std::vector<std::vector<size_t>> begin(count, std::vector<size_t>(units + 1, 0));
+  for (size_t end = 1; end <= units; ++end) best[0][end] = before[end];
+  for (size_t stage = 1; stage < count; ++stage)
+    for (size_t end = stage + 1; end <= units; ++end)
+      for (size_t first = stage; first < end; ++first) {
+        const double most = std::max(best[stage - 1][first], before[end] - before[first]);
+        if (most >= best[stage][end]) continue;
+        best[stage][end] = most;
+        begin[stage][end] = first;
+      }
+  std::vector<UnitRange> ranges(count);
+  size_t end = units;
+  for (size_t stage = count; stage-- > 0;) {
+    ranges[stage] = {.first = begin[stage][end], .end = end};
+    end = ranges[stage].first;
+  }
+  return ranges;
+}
+
+namespace {
+
+class StageTask : public Task {
+ public:
+  explicit StageTask(std::unique_ptr<Task> inner) : inner_(std::move(inner)) {}
+  TaskOutput loss(Model& model, const at::Tensor& input, const at::Tensor&,
+                  const ForwardContext& context) const override {
+    return {model.forward(input, context), {}};
+  }
+  TaskOutput evaluation_loss(Model& model, const at::Tensor& input, const at::Tensor&,
+                             const ForwardContext& context) const override {
+    model.forward(input, context);
+    return {};
+  }
+  bool counts_correct() const override { return inner_->counts_correct(); }
+  at::Tensor correct(const at::Tensor&, const at::Tensor&) const override { return {}; }
+
+ private:
+  std::unique_ptr<Task> inner_;
+};
+
+}  // namespace
+
+std::unique_ptr<Task> make_stage_task(std::unique_ptr<Task> inner) {
+  return std::make_unique<StageTask>(std::move(inner));
 }
 
 }  // namespace trainopt::pipeline_stages

@@ -3,7 +3,7 @@
 #include "base/counted.h"
 #include "base/units.h"
 #include "model/chosen_parameters.h"
-#include "optimizations/option_checks.h"
+#include "optimizations/info.h"
 #include "optimizations/precision/stochastic_rounding.h"
 #include "train/plan.h"
 

@@ -4,6 +4,8 @@
 
 #include "train/optimizer/optimizer.h"
 
+#include <ATen/core/Tensor.h>
+
 #include <memory>
 
 namespace trainopt::precision {
@@ -17,5 +19,19 @@ at::Tensor rounded_stochastically(const at::Tensor& values, const at::Tensor& ha
 /// CPU, whose random numbers take less temporary memory.
 std::unique_ptr<WeightRounding> make_stochastic_rounding(uint64_t seed, const int64_t* steps_done,
                                                          bool for_cpu = false);
+
+// Random numbers of 16 bits for every element of a tensor. Each is a function of (key, step, element), so they do not
+// depend on threads, device or layout.
+
+struct HalvesRange {
+  int64_t first = 0, count = 0;
+};
+
+/// [range.count] int32, uniform in [0, 2^16). The block philox(key, step, i) has numbers 8i to 8i + 7, the low half of
+/// each word first.
+at::Tensor random_halves(const HalvesRange& range, uint64_t key, uint64_t step, at::Device device);
+
+/// The same numbers from tensor operations: for devices other than the CPU. Takes about a hundred operations.
+at::Tensor random_halves_by_operations(const HalvesRange& range, uint64_t key, uint64_t step, at::Device device);
 
 }  // namespace trainopt::precision

@@ -2,7 +2,7 @@
 // share of their sum over the ranks. With hybrid sharding, the shares are then summed over the machines.
 #pragma once
 
-#include "optimizations/sharding/flat_unit.h"
+#include "optimizations/sharding/sharded_parameters.h"
 
 #include <deque>
 #include <functional>

@@ -3,7 +3,10 @@
 #pragma once
 
 #include "config/describe.h"
+#include "model/operations.h"
 #include "optimizations/info.h"
+
+#include <memory>
 
 namespace trainopt {
 struct Plan;
@@ -41,5 +44,15 @@ void describe(V& v, Config& c) {
           "float32, whatever the images' type; bfloat16: twice as many a second on CPUs with AVX512_BF16, with errors "
           "of about 1 %.");
 }
+
+}  // namespace trainopt::winograd
+
+namespace trainopt::winograd {
+
+// A network's convolutions and their gradients by Winograd's minimal filtering.
+
+/// Takes 3×3 convolutions with stride 1 and padding 1 on the CPU where that pays, and leaves all others to libtorch.
+/// Converts inputs that are not channels-last.
+std::unique_ptr<ConvolutionOperations> make_convolutions(const Config& config);
 
 }  // namespace trainopt::winograd

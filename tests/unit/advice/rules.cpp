@@ -5,7 +5,7 @@
 #include "config/load.h"
 #include "data/transform_config.h"
 #include "kernels/winograd/winograd.h"
-#include "optimizations/amp/float32_convolutions.h"
+#include "optimizations/amp/amp.h"
 #include "recipe/make_plan.h"
 #include "support/temporary_folder.h"
 

@@ -2,7 +2,7 @@
 #include "config/known_spellings.h"
 #include "data/transform_config.h"
 #include "kernels/winograd/winograd.h"
-#include "optimizations/amp/float32_convolutions.h"
+#include "optimizations/amp/amp.h"
 #include "recipe/make_plan.h"
 #include "recipe/plan_text.h"
 #include "recipe/recipe_io.h"
