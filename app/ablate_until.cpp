@@ -8,8 +8,8 @@
 #include "base/print.h"
 #include "compare/comparison_text.h"
 #include "compare/table.h"
-#include "recipe/changed_recipe.h"
 #include "recipe/make_plan.h"
+#include "recipe/recipe_io.h"
 
 #include <cstdio>
 

@@ -1,8 +1,8 @@
 #include "app/run_plan.h"
 
-#include "base/log.h"
 #include "app/stored_peaks.h"
 #include "base/counted.h"
+#include "base/log.h"
 #include "comm/nccl_environment.h"
 #include "device/device.h"
 #include "device/device_allocator.h"
@@ -10,8 +10,7 @@
 #include "recipe/choose_workers.h"
 #include "recipe/make_plan.h"
 #include "recipe/memory_remedies.h"
-#include "recipe/plan_memory.h"
-#include "recipe/plan_peak.h"
+#include "recipe/plan_machine.h"
 
 #include <algorithm>
 #include <iterator>

@@ -7,7 +7,7 @@
 #include "base/files.h"
 #include "recipe/make_plan.h"
 #include "recipe/memory_remedies.h"
-#include "recipe/plan_memory.h"
+#include "recipe/plan_machine.h"
 #include "recipe/recipe_io.h"
 
 #include <fmt/format.h>

@@ -7,7 +7,6 @@
 #include "base/files.h"
 #include "base/print.h"
 #include "base/units.h"
-#include "recipe/changed_recipe.h"
 #include "recipe/make_plan.h"
 #include "recipe/recipe_io.h"
 

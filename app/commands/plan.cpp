@@ -4,7 +4,6 @@
 #include "recipe/make_plan.h"
 #include "recipe/memory_remedies.h"
 #include "recipe/plan_text.h"
-#include "recipe/schedule_picture.h"
 
 #include <CLI/CLI.hpp>
 #include <cstdio>

@@ -14,7 +14,7 @@
 #include "comm/launch/launch_environment.h"
 #include "metrics/summary.h"
 #include "recipe/make_plan.h"
-#include "recipe/plan_peak.h"
+#include "recipe/plan_machine.h"
 #include "trace/analysis.h"
 #include "train/observe/profiler.h"
 

@@ -14,7 +14,7 @@
 #include "device/device.h"
 #include "device/meta_device.h"
 #include "recipe/make_plan.h"
-#include "recipe/plan_peak.h"
+#include "recipe/plan_machine.h"
 #include "roofline/measure_exchanges.h"
 #include "roofline/measure_machine.h"
 #include "roofline/model_products.h"

@@ -1,7 +1,7 @@
 #include "advice/memory_advice.h"
 
 #include "recipe/make_plan.h"
-#include "recipe/memory_changes.h"
+#include "recipe/memory_remedies.h"
 #include "train/memory_forecast.h"
 
 #include <fmt/format.h>

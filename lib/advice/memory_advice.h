@@ -2,7 +2,7 @@
 #pragma once
 
 #include "optimizations/info.h"
-#include "recipe/changed_recipe.h"
+#include "recipe/recipe_io.h"
 
 #include <string>
 #include <vector>

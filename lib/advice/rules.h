@@ -3,7 +3,7 @@
 
 #include "advice/limit.h"
 #include "optimizations/info.h"
-#include "recipe/changed_recipe.h"
+#include "recipe/recipe_io.h"
 #include "roofline/roofline.h"
 
 #include <functional>

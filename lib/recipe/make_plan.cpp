@@ -20,7 +20,7 @@
 #include "optimizations/tf32/tf32.h"
 #include "optimizations/winograd/winograd.h"
 #include "recipe/plain_plan.h"
-#include "recipe/plan_ranks.h"
+#include "recipe/plan_machine.h"
 #include "recipe/recipe_io.h"
 #include "train/debug/debug.h"
 #include "train/debug/dump.h"

@@ -2,7 +2,10 @@
 #pragma once
 
 #include "recipe/recipe.h"
+#include "recipe/recipe_io.h"
 #include "train/plan.h"
+
+#include <vector>
 
 namespace trainopt {
 
@@ -10,5 +13,18 @@ namespace trainopt {
 /// too: a smaller batch, accumulation, switches. Remedies are those that leave a tenth of the memory free, as overrides
 /// for the command line.
 MemoryForecast make_memory_forecast(const Recipe& recipe, const Plan& plan);
+
+// Changes of a recipe that may lower the memory of a step.
+
+/// Every optimization of the step that is off (if it only works with another one, with that), and every way to shard
+/// among the ranks. Each contradicts nothing in the recipe and changes it; most of them save nothing.
+std::vector<Words> memory_switches(const Recipe& recipe, const Plan& plan);
+
+/// The same global batch in `pieces` times as many micro-batches; empty if that does not divide the batch, or would
+/// leave batch-norm with one sample.
+Words in_more_micro_batches(const Recipe& recipe, const Plan& plan, int64_t pieces);
+
+/// The smallest micro-batch that the model accepts: batch-norm needs two samples.
+int64_t smallest_micro_batch(const Plan& plan);
 
 }  // namespace trainopt

@@ -4,8 +4,7 @@
 #include "data/evaluation_transforms.h"
 #include "data/formats/text/text_dataset.h"
 #include "device/device.h"
-#include "recipe/accumulation.h"
-#include "recipe/validate_schedule.h"
+#include "recipe/validate.h"
 
 #include <algorithm>
 
@@ -292,6 +291,30 @@ Plan plain_plan(const Recipe& recipe, const Machine& machine, const RankPosition
   plan.process.num_threads = static_cast<int>(recipe.num_threads.value_or(machine.cores));
   plan.process.deterministic = recipe.deterministic;
   return plan;
+}
+
+int64_t ranks_that_share_data(const Recipe& recipe, int64_t ranks) {
+  const int64_t stages = recipe.parallel.pipeline.stages;
+  return ranks % stages == 0 ? ranks / stages : ranks;
+}
+
+std::variant<int64_t, RecipeProblem> accumulation(const Recipe& recipe, int64_t ranks) {
+  const int64_t batch_size = recipe.data.batch_size, combined = ranks * batch_size;
+  const auto& global = recipe.data.global_batch_size;
+  const auto& requested = recipe.train.gradient_accumulation_steps;
+  if (!global) return requested.value_or(1);
+  if (requested && *requested * combined != *global)
+    return RecipeProblem{
+        "data.global_batch_size",
+        fmt::format("must equal ranks × train.gradient_accumulation_steps × data.batch_size: {}, {} × {} × {}", *global,
+                    ranks, *requested, batch_size)};
+  if (*global % combined != 0) {
+    const int64_t near = std::max<int64_t>(1, (*global + combined / 2) / combined) * combined;
+    return RecipeProblem{"data.global_batch_size",
+                         fmt::format("must be a multiple of ranks × data.batch_size, such as {}: {}, {} × {}", near,
+                                     *global, ranks, batch_size)};
+  }
+  return *global / combined;
 }
 
 }  // namespace trainopt

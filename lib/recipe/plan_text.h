@@ -13,4 +13,14 @@ namespace trainopt {
 std::string plan_text(const Plan& plan);
 Json plan_json(const Plan& plan);
 
+// The curve of a learning-rate schedule, for `plan --schedule`.
+
+/// A plot of the rate, and of the momentum if the schedule moves it, over the steps of the run, as lines of text at
+/// most 80 columns wide. A column shows the highest value of its steps. Without a limit on steps: the first 1,000.
+std::string schedule_picture(const Plan& plan);
+
+/// {"step": [...], "learning_rate": [...], "momentum": [...]}: of every step, or of 10,000 evenly spaced ones.
+/// Without a momentum that moves, the last is null.
+Json schedule_json(const Plan& plan);
+
 }  // namespace trainopt

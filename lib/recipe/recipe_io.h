@@ -4,6 +4,7 @@
 #include "base/json.h"
 #include "config/load.h"
 #include "recipe/recipe.h"
+#include "train/plan.h"
 
 #include <optional>
 #include <string>
@@ -35,5 +36,17 @@ Json recipe_schema();
 std::string key_of_switch(const std::string& name);
 /// A table of all keys, those of a section, or one. Throws UserError if there is no such section or key.
 std::string recipe_help(const std::string& section_or_key);
+
+// A recipe with overrides, and what becomes of it here.
+
+using Words = std::vector<std::string>;  ///< overrides as on the command line, "data.num_workers=2"
+
+/// "data.num_workers=2 data.prefetch_factor=4"
+std::string text_of(const Words& words);
+/// nullopt if the overrides contradict the recipe, for this number of ranks.
+std::optional<Recipe> with_words(const Recipe& recipe, const Words& words, int64_t ranks);
+/// nullopt also if this machine refuses the changed recipe.
+std::optional<Plan> plan_with(const Recipe& recipe, const Words& words, const Machine& machine,
+                              const RankPosition& position);
 
 }  // namespace trainopt

@@ -1,7 +1,7 @@
 #include "recipe/resume.h"
 
-#include "recipe/accumulation.h"
 #include "recipe/make_plan.h"
+#include "recipe/plain_plan.h"
 #include "recipe/recipe_io.h"
 
 #include <algorithm>

@@ -13,4 +13,16 @@ namespace trainopt {
 /// default. `ranks`: the number of ranks that will train; null if not known yet, which skips the global batch's checks.
 std::vector<RecipeProblem> validate(const Recipe& recipe, std::optional<int64_t> ranks = 1);
 
+// The checks of a recipe's learning-rate schedule.
+
+/// Adds a problem for a lowest rate above the highest one, with which a decay would raise the rate. `optimizer`: with
+/// the rate that is used.
+void check_lowest_rate(const SchedulerConfig& scheduler, const OptimizerConfig& optimizer,
+                       std::vector<RecipeProblem>& problems);
+
+/// Adds the problems of `scheduler`. Two are known only to the plan: whether the phases of a schedule fit into its
+/// length, which files determine, and with optimizer.lr_scaling check_lowest_rate(), because the job's ranks determine
+/// the rate.
+void check_schedule(const Recipe& recipe, std::vector<RecipeProblem>& problems);
+
 }  // namespace trainopt

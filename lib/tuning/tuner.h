@@ -3,7 +3,7 @@
 
 #include "base/json.h"
 #include "optimizations/info.h"
-#include "recipe/changed_recipe.h"
+#include "recipe/recipe_io.h"
 #include "statistics/interval.h"
 #include "statistics/verdict.h"
 

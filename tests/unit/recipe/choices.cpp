@@ -1,8 +1,8 @@
 // What a plan chooses where the recipe leaves it open: loader threads, and the learning rate of a larger batch.
-#include "recipe/changed_recipe.h"
 #include "recipe/choose_workers.h"
 #include "recipe/make_plan.h"
 #include "recipe/plan_text.h"
+#include "recipe/recipe_io.h"
 #include "support/catch.h"
 #include "train/optimizer/optimizer.h"
 
