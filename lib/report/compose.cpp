@@ -1,10 +1,8 @@
 #include "report/compose.h"
 
 #include "report/figures.h"
-#include "report/headlines.h"
 #include "report/recipe_differences.h"
-#include "report/result_sections.h"
-#include "report/side_by_side.h"
+#include "report/sections.h"
 
 #include "base/counted.h"
 

@@ -1,7 +1,7 @@
 // What limits a run, and what to try, as its summary says. Silent where that says nothing.
 #pragma once
 
-#include "report/run_folder.h"
+#include "report/sources.h"
 
 #include <optional>
 #include <string>

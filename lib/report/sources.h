@@ -1,7 +1,8 @@
 // What a page is made from: run directories, and the folders of comparisons and ablations.
 #pragma once
 
-#include "report/run_folder.h"
+#include "base/json.h"
+#include "report/step_records.h"
 
 #include <filesystem>
 #include <string>
@@ -9,6 +10,49 @@
 #include <vector>
 
 namespace trainopt::report {
+
+// A run directory, read for a page. Whatever is missing or damaged is left out and noted; only a folder that is not a
+// run directory is an error.
+
+/// One column of a file over time or steps.
+struct NamedColumns {
+  std::string name;
+  Columns columns;
+};
+
+struct RunFolder {
+  std::filesystem::path path;
+  Json summary, plan, environment, recipe, profile;  ///< null: not there, or not readable
+  StepRecords steps;
+  std::vector<NamedColumns> evaluations;  ///< loss, top1_pct, …, by step
+  std::vector<NamedColumns> telemetry;    ///< by seconds since its beginning
+  std::vector<NamedColumns> rank_ms;      ///< each rank's own time in a step, by step; empty with one rank
+  std::vector<std::string> messages;      ///< the last lines of run.log
+  std::vector<std::string> notes;         ///< what was left out, and why
+
+  /// False: the run goes on, or was killed before it could write its summary.
+  bool ended() const { return !summary.is_null(); }
+  /// The last step that is not measured: 0 if all are.
+  int64_t warmup_end() const;
+  /// Processes that train: `trainopt launch -n` of a command that repeats this run; 1 if not known.
+  int64_t ranks() const;
+  /// The recipe's name, or the folder's.
+  std::string name() const;
+};
+
+/// `columns`: of each series that is drawn. Throws UserError(data) if the folder has neither a summary nor records.
+RunFolder read_run(const std::filesystem::path& path, size_t columns);
+/// The folder's own name, also of "runs/job/" and ".".
+std::string folder_name(const std::filesystem::path& path);
+
+/// Whether the folder looks like a run directory.
+bool is_run(const std::filesystem::path& path);
+
+/// The JSON in `file`. Null if there is no such file; null and a note if it cannot be read.
+Json read_json(const std::filesystem::path& file, std::vector<std::string>& notes);
+
+/// The value at "step_ms.p50" or "units.0.name"; null if it is not there.
+const Json& at(const Json& json, std::string_view path);
 
 enum class ResultKind { comparison, rotation, against, ablation, rate_range };
 

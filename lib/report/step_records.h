@@ -3,8 +3,8 @@
 
 #include "metrics/catalogue.h"
 #include "report/columns.h"
-#include "report/number_lines.h"
-#include "report/time_histogram.h"
+#include "report/figures.h"
+#include "report/lines.h"
 
 #include <array>
 #include <functional>

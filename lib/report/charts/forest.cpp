@@ -1,4 +1,4 @@
-#include "report/charts/rows.h"
+#include "report/charts/frame.h"
 
 #include <fmt/format.h>
 

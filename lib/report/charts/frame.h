@@ -5,6 +5,8 @@
 #include "report/charts/axis.h"
 #include "report/charts/svg.h"
 
+#include <functional>
+
 namespace trainopt::report {
 
 struct Frame {
@@ -54,5 +56,14 @@ struct RowDrawing {
   std::string classes;
 };
 Html row_table(const std::string& caption, const std::vector<RowDrawing>& rows, const Html& axis);
+
+// The axis below and the grid behind charts made of rows.
+
+inline constexpr double kRowHeight = 26;
+
+using Share = std::function<double(double)>;  ///< from a value to its share of the width
+/// One row: grid lines behind `content`.
+Html row_svg(const std::vector<Tick>& ticks, const Share& share, const Html& content, double strong);
+Html axis_svg(const std::vector<Tick>& ticks, const Share& share);
 
 }  // namespace trainopt::report

@@ -1,6 +1,5 @@
 #include "report/figures.h"
-#include "report/result_sections.h"
-#include "report/switches.h"
+#include "report/sections.h"
 
 #include <fmt/format.h>
 

@@ -1,9 +1,6 @@
-#include "report/environment.h"
 #include "report/figures.h"
-#include "report/headlines.h"
 #include "report/recipe_differences.h"
-#include "report/result_sections.h"
-#include "report/switches.h"
+#include "report/sections.h"
 
 #include <fmt/format.h>
 

@@ -1,5 +1,5 @@
 #include "report/figures.h"
-#include "report/run_sections.h"
+#include "report/sections.h"
 
 #include <fmt/format.h>
 

@@ -1,9 +1,8 @@
-#include "report/side_by_side.h"
+#include "report/sections.h"
 
 #include "report/diagnosis.h"
 #include "report/figures.h"
 #include "report/recipe_differences.h"
-#include "report/result_sections.h"
 
 #include <fmt/format.h>
 

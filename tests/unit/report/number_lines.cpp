@@ -1,4 +1,4 @@
-#include "report/number_lines.h"
+#include "report/lines.h"
 
 #include "base/files.h"
 #include "support/temporary_folder.h"

@@ -1,7 +1,6 @@
-#include "report/run_folder.h"
+#include "report/sources.h"
 
 #include "base/files.h"
-#include "report/sources.h"
 #include "support/temporary_folder.h"
 
 #include <catch2/catch.hpp>
