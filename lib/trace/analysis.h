@@ -5,7 +5,6 @@
 #pragma once
 
 #include "base/json.h"
-#include "trace/breakdown.h"
 #include "trace/byte_source.h"
 #include "trace/device_time.h"
 #include "trace/kernels.h"

@@ -7,7 +7,10 @@
 #include <filesystem>
 #include <memory>
 #include <streambuf>
+#include <string_view>
 #include <vector>
+
+struct z_stream_s;
 
 struct z_stream_s;
 
@@ -43,6 +46,29 @@ class ByteSource : public std::streambuf {
   int64_t bytes_ = 0;                     ///< so far
   std::unique_ptr<z_stream_s> inflater_;  ///< null: not compressed
   bool in_member_ = true;                 ///< a gzip file is a sequence of members; false between two
+};
+
+// Writes a gzip-compressed file piece by piece.
+
+class GzipWriter {
+ public:
+  /// `file` must outlive the writer.
+  explicit GzipWriter(File& file);
+  ~GzipWriter();
+  GzipWriter(const GzipWriter&) = delete;
+  GzipWriter& operator=(const GzipWriter&) = delete;
+
+  /// Throws FileError(storage), as finish().
+  void append(std::string_view bytes);
+  /// Writes what is left. Call it once, at the end.
+  void finish();
+
+ private:
+  void deflate_all(std::string_view bytes, int flush);
+
+  File& file_;
+  std::unique_ptr<z_stream_s> deflater_;
+  std::vector<char> output_;
 };
 
 }  // namespace trainopt::trace

@@ -3,7 +3,7 @@
 
 #include "trace/events.h"
 #include "trace/intervals.h"
-#include "trace/launches.h"
+#include "trace/kernels.h"
 #include "trace/steps.h"
 
 #include <array>
@@ -48,5 +48,23 @@ struct Exchange {
 /// Within the steps, so it is part of their wall time. On a device: NCCL's kernels under other kernels. Without NCCL
 /// kernels: communication ranges on any thread under operations that a thread of the step runs outside of such ranges.
 Exchange measure_exchange(const RankTrace& trace, const Steps& steps);
+
+// Where the wall time of a step went: each instant belongs to the first category, in this order, that is active then.
+
+enum class Category : uint8_t { kernel, copy, fill, communication, runtime, loader, cpu, other };
+constexpr size_t kCategories = 8;
+/// The names in JSON, in the order of priority. README.md defines them.
+constexpr std::array<std::string_view, kCategories> kCategoryNames = {"kernel",  "memcpy", "memset", "communication",
+                                                                      "runtime", "loader", "cpu",    "other"};
+
+struct Breakdown {
+  int64_t wall_ns = 0;
+  std::array<int64_t, kCategories> ns{};  ///< adds up to wall_ns
+};
+
+/// When each category except `other` is active, whatever else is.
+std::array<Intervals, kCategories> active_times(const RankTrace& trace, const Steps& steps);
+
+Breakdown break_down(const std::array<Intervals, kCategories>& active, Interval window);
 
 }  // namespace trainopt::trace

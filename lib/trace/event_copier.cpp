@@ -1,7 +1,7 @@
 #include "trace/event_copier.h"
 
 #include "base/json.h"
-#include "trace/read_trace.h"
+#include "trace/event_reader.h"
 
 #include <charconv>
 #include <stdexcept>

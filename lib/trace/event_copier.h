@@ -1,8 +1,8 @@
 // Copies the events of one rank's trace into a merged trace.
 #pragma once
 
-#include "trace/gzip_writer.h"
-#include "trace/sax.h"
+#include "trace/byte_source.h"
+#include "trace/event_reader.h"
 
 #include <cstdint>
 #include <filesystem>

@@ -1,15 +1,62 @@
 // Builds compact events from the values of a trace file.
 #pragma once
 
+#include "base/error.h"
+#include "trace/byte_source.h"
 #include "trace/events.h"
-#include "trace/sax.h"
 
+#include <nlohmann/json.hpp>
+
+#include <cstdint>
+#include <filesystem>
 #include <map>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 namespace trainopt::trace {
+
+// What the readers of a trace share: numbers exactly as written, and errors as sentences.
+
+using SaxJson = nlohmann::json;
+
+/// Receives a file's values. Derived classes override what they need.
+class SaxHandler : public nlohmann::json_sax<SaxJson> {
+ public:
+  bool null() override { return true; }
+  bool boolean(bool) override { return true; }
+  bool number_integer(number_integer_t value) override { return number(std::to_string(value)); }
+  bool number_unsigned(number_unsigned_t value) override { return number(std::to_string(value)); }
+  bool number_float(number_float_t, const string_t& text) override { return number(text); }
+  bool string(string_t&) override { return true; }
+  bool binary(binary_t&) override { return true; }
+  bool parse_error(size_t byte, const std::string&, const SaxJson::exception&) override {
+    problem_at_ = byte;
+    return false;
+  }
+  size_t problem_at() const { return problem_at_; }
+
+ protected:
+  virtual bool number(const std::string& text) = 0;  ///< any number, as written
+
+ private:
+  size_t problem_at_ = 0;
+};
+
+/// "4628404622663.864" µs in nanoseconds. A double would lose digits: traces count from the Unix epoch. Throws
+/// std::invalid_argument if it is not a number.
+int64_t nanoseconds_of(std::string_view microseconds);
+
+/// The number in Kineto's µs, "4628404622663.864", always with three decimals.
+std::string microseconds_text(int64_t nanoseconds);
+
+/// Parses the file with `handler`. Throws UserError(data) for text that is not JSON or ends too early, and what
+/// `handler` throws.
+void parse_trace_file(const std::filesystem::path& path, SaxHandler& handler, int64_t most_bytes = kMostJsonBytes);
+
+/// Throws UserError(data): "`problem`: `path`".
+[[noreturn]] void refuse_trace(const std::filesystem::path& path, const std::string& problem);
 
 class EventReader : public SaxHandler {
  public:
@@ -94,5 +141,16 @@ class EventReader : public SaxHandler {
   int64_t listed_rank_ = 0;
   int64_t pids_per_rank_ = 0;  ///< 0: not a merged trace
 };
+
+// Reading Chrome-trace JSON as Kineto writes it, in one pass.
+
+/// In merged traces (merge_traces()) the process p of rank r has the number r · kPidsPerRank + p.
+constexpr int64_t kPidsPerRank = 1000000;
+
+/// The ranks of a trace file, plain or gzip-compressed, in ascending order: one, except in a merged file. A trace that
+/// does not say its rank (`distributedInfo`) gets rank 0. Needs memory for the compact events, not for the text. Throws
+/// UserError(data) that names the file if it is missing, empty, truncated, damaged or not a trace, or has no events.
+/// `most_bytes` of JSON: more are refused.
+std::vector<RankTrace> read_trace(const std::filesystem::path& path, int64_t most_bytes = kMostJsonBytes);
 
 }  // namespace trainopt::trace

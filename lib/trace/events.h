@@ -2,15 +2,41 @@
 // trace's own clock.
 #pragma once
 
-#include "trace/names.h"
-
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <unordered_map>
 #include <vector>
 
 namespace trainopt::trace {
+
+// Interned texts: a trace repeats a few thousand names millions of times.
+
+constexpr uint32_t kNone = UINT32_MAX;  ///< no name, event or thread
+
+class Names {
+ public:
+  /// The number of `text`, the same for equal texts.
+  uint32_t add(std::string_view text) {
+    const auto found = numbers_.find(text);
+    if (found != numbers_.end()) return found->second;
+    const auto number = static_cast<uint32_t>(texts_.size());
+    numbers_.emplace(texts_.emplace_back(text), number);
+    return number;
+  }
+  /// Empty for kNone.
+  std::string_view operator[](uint32_t number) const {
+    return number == kNone ? std::string_view() : std::string_view(texts_[number]);
+  }
+  size_t size() const { return texts_.size(); }
+
+ private:
+  std::deque<std::string> texts_;  ///< a deque, so that the views in `numbers_` remain valid
+  std::unordered_map<std::string_view, uint32_t> numbers_;
+};
 
 enum class HostKind : uint8_t { operation, annotation, runtime };
 enum class DeviceKind : uint8_t { kernel, copy, fill };  ///< fill: a memset
@@ -56,5 +82,33 @@ struct RankTrace {
   std::string_view name(const HostEvent& event) const { return (*names)[event.name]; }
   std::string_view name(const DeviceEvent& event) const { return (*names)[event.name]; }
 };
+
+// The names that mean something in a trace.
+
+constexpr std::string_view kStepLabel = "ProfilerStep#";
+constexpr std::string_view kUnitLabel = "unit::";
+constexpr std::string_view kUnitBackwardLabel = "unit_backward::";
+constexpr std::string_view kBackwardFunction = "autograd::engine::evaluate_function:";
+
+/// A range that waits for a batch: `loader::wait`, or the DataLoader of Python.
+inline bool is_loader(std::string_view name) {
+  return name == "loader::wait" || name.starts_with("enumerate(DataLoader)#");
+}
+
+/// A collective's own range in c10d (torch/csrc/distributed/c10d: ProcessGroup*.cpp, the profiling titles).
+inline bool is_collective_range(std::string_view name) {
+  return name.starts_with("gloo:") || name.starts_with("nccl:") || name.starts_with("mpi:") || name.starts_with("ucc:");
+}
+
+/// Communication as the CPU sees it.
+inline bool is_communication(std::string_view name) {
+  return name.starts_with("comm::") || name.starts_with("c10d::") || name == "record_param_comms" ||
+         is_collective_range(name);
+}
+
+/// NCCL's kernels: ncclDevKernel_…, before 2.19 ncclKernel_….
+inline bool is_communication_kernel(std::string_view name) {
+  return name.starts_with("ncclDevKernel") || name.starts_with("ncclKernel");
+}
 
 }  // namespace trainopt::trace

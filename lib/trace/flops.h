@@ -18,4 +18,15 @@ bool has_flops(std::string_view operation);
 /// and groups).
 int64_t flops_of(std::string_view operation, std::string_view shapes, const std::vector<std::string>& values);
 
+// Whether a kernel computes on tensor cores, judged by its name.
+
+enum class TensorCores : uint8_t { yes, no, unknown };
+
+/// The first rule that matches decides (tensor_cores.cpp); no rule: unknown. A name is not a measurement: a kernel can
+/// hide its instructions behind any name.
+TensorCores uses_tensor_cores(std::string_view kernel);
+
+/// "yes", "no" or "unknown".
+std::string_view to_text(TensorCores uses);
+
 }  // namespace trainopt::trace

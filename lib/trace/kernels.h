@@ -2,15 +2,26 @@
 #pragma once
 
 #include "trace/events.h"
+#include "trace/flops.h"
 #include "trace/intervals.h"
-#include "trace/launches.h"
-#include "trace/tensor_cores.h"
 
 #include <cstdint>
 #include <string>
 #include <vector>
 
 namespace trainopt::trace {
+
+// Which host event launched what the device did.
+
+/// Positions in RankTrace::host, kNone where the trace does not say.
+struct Launches {
+  std::vector<uint32_t> call;       ///< per device event: the runtime call with its `correlation`
+  std::vector<uint32_t> operation;  ///< per device event: the operation with its `External id`
+  std::vector<uint32_t> caller;     ///< per host event: a runtime call's operation; empty if there are no such calls
+};
+
+/// An event without an `External id` belongs to the operation of its runtime call.
+Launches find_launches(const RankTrace& trace);
 
 struct Kernel {
   std::string name;

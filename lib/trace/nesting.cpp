@@ -1,6 +1,6 @@
 #include "trace/nesting.h"
 
-#include "trace/labels.h"
+#include "trace/events.h"
 
 #include <algorithm>
 #include <array>

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "trace/events.h"
-#include "trace/launches.h"
+#include "trace/kernels.h"
 
 #include <cstdint>
 #include <vector>

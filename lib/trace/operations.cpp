@@ -1,6 +1,6 @@
 #include "trace/operations.h"
 
-#include "trace/labels.h"
+#include "trace/events.h"
 
 #include <algorithm>
 #include <map>

@@ -1,6 +1,6 @@
 #include "trace/units.h"
 
-#include "trace/labels.h"
+#include "trace/events.h"
 
 #include <algorithm>
 #include <unordered_map>

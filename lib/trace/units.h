@@ -3,7 +3,7 @@
 
 #include "trace/events.h"
 #include "trace/intervals.h"
-#include "trace/launches.h"
+#include "trace/kernels.h"
 #include "trace/nesting.h"
 
 #include <cstdint>

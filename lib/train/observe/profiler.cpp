@@ -10,7 +10,6 @@
 #include "device/trace_range.h"
 #include "model/model.h"
 #include "trace/finished_trace.h"
-#include "trace/trace_file.h"
 #include "train/observe/autograd_hooks.h"
 #include "train/plan.h"
 

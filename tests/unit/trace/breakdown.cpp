@@ -1,4 +1,4 @@
-#include "trace/breakdown.h"
+#include "trace/device_time.h"
 
 #include "events.h"
 #include "support/catch.h"

@@ -1,9 +1,9 @@
-#include "trace/trace_file.h"
+#include "trace/finished_trace.h"
 
 #include "events.h"
 #include "support/catch.h"
 #include "trace/byte_source.h"
-#include "trace/read_trace.h"
+#include "trace/event_reader.h"
 
 #include <istream>
 

@@ -1,6 +1,6 @@
 #include "events.h"
 #include "support/catch.h"
-#include "trace/trace_file.h"
+#include "trace/finished_trace.h"
 
 namespace trainopt::trace {
 namespace {

@@ -1,8 +1,7 @@
-#include "trace/read_trace.h"
+#include "trace/event_reader.h"
 
 #include "events.h"
 #include "support/catch.h"
-#include "trace/sax.h"
 
 #include <zlib.h>
 
