@@ -10,7 +10,7 @@
 #include "base/print.h"
 #include "comm/launch/launch_environment.h"
 #include "device/cuda_library.h"
-#include "device/heap.h"
+#include "device/memory.h"
 #include "device/process.h"
 
 #include <CLI/CLI.hpp>

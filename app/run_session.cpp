@@ -17,7 +17,7 @@
 #include "compare/ceilings.h"
 #include "device/device.h"
 #include "device/gpu_error.h"
-#include "device/memory_snapshot.h"
+#include "device/memory.h"
 #include "device/process.h"
 #include "metrics/watchdog.h"
 #include "recipe/plan_text.h"

@@ -2,7 +2,7 @@
 
 #include "base/error.h"
 #include "base/units.h"
-#include "device/pinned.h"
+#include "device/memory.h"
 #include "device/tensor.h"
 
 #include <algorithm>

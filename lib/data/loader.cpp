@@ -1,7 +1,7 @@
 #include "data/loader.h"
 
 #include "base/error.h"
-#include "device/memory_label.h"
+#include "device/tensor_memory.h"
 #include "device/trace_range.h"
 
 #include <pthread.h>

@@ -1,7 +1,7 @@
 #include "data/placement.h"
 
 #include "base/error.h"
-#include "device/pinned.h"
+#include "device/memory.h"
 #include "kernels/image_finish/placement_rows.h"
 
 #include <algorithm>

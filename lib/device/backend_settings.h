@@ -2,14 +2,18 @@
 // that two trainers with different plans can take turns in one process.
 #pragma once
 
-#include "device/attention_kernel.h"
-
 #include <c10/core/Device.h>
 
 #include <array>
 #include <cstdint>
 
 namespace trainopt {
+
+// The implementations of attention that libtorch may use, without libtorch's headers: recipes name them.
+
+/// Which one at::scaled_dot_product_attention uses. automatic: libtorch's choice among those that support the tensors.
+/// math: one operation after the other. The others: this one, or math where it does not support the tensors.
+enum class AttentionKernel { automatic, math, flash, efficient, cudnn };
 
 /// These defaults differ from libtorch's, which lets cuDNN use TF32.
 struct BackendSettings {

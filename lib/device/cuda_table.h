@@ -3,9 +3,9 @@
 // libtorch's and plain ones; exceptions cross in both directions.
 #pragma once
 
-#include "device/facts.h"
+#include "device/device.h"
 #include "device/graph.h"
-#include "device/memory_snapshot.h"
+#include "device/memory.h"
 #include "device/sync_reports.h"
 #include "device/trace_range.h"
 

@@ -1,7 +1,6 @@
 #include "device/device.h"
 
 #include "base/error.h"
-#include "device/facts.h"
 #include "device/process.h"
 
 #include <ATen/CPUGeneratorImpl.h>

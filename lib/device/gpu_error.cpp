@@ -1,7 +1,6 @@
 #include "device/gpu_error.h"
 
 #include "device/device.h"
-#include "device/facts.h"
 
 namespace trainopt {
 namespace {

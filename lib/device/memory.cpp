@@ -1,15 +1,17 @@
 #include "device/memory.h"
 
+#include "base/error.h"
 #include "device/device.h"
-#include "device/facts.h"
 #include "device/gpu_error.h"
 #include "device/process.h"
+#include "device/tensor.h"
 #include "device/tensor_memory.h"
 
 #include <c10/core/CachingDeviceAllocator.h>
 #include <c10/util/Exception.h>
-
 #include <sys/resource.h>
+
+#include <malloc.h>
 
 #include <fstream>
 #include <new>
@@ -89,6 +91,25 @@ void reset_peak_memory(c10::Device device) {
   if (device.is_cpu()) return reset_cpu_tensor_peak();
   c10::DeviceAllocator* allocator = c10::getDeviceAllocator(device.type());
   if (allocator->initialized()) allocator->resetPeakStats(with_index(device).index());
+}
+
+void keep_freed_heap(const std::map<std::string, std::string>& environment) {
+  constexpr int kLargestBlock = 32 << 20, kNever = -1;
+  const auto tunables = environment.find("GLIBC_TUNABLES");
+  if (tunables != environment.end() && tunables->second.find("glibc.malloc.") != std::string::npos) return;
+  for (const auto& [name, value] : environment)
+    if (name.starts_with("MALLOC_")) return;
+  ::mallopt(M_MMAP_THRESHOLD, kLargestBlock);
+  ::mallopt(M_TRIM_THRESHOLD, kNever);
+}
+
+at::Tensor host_tensor(at::IntArrayRef sizes, at::ScalarType dtype, at::MemoryFormat memory_format, bool pinned) {
+  if (pinned && !cuda_available())
+    throw UserError("pinned memory needs a GPU and this process sees none: set data.pin_memory to false");
+  const at::Tensor tensor =
+      at::empty(sizes, at::TensorOptions().dtype(dtype).device(at::kCPU).pinned_memory(pinned), memory_format);
+  TRAINOPT_CHECK(reinterpret_cast<uintptr_t>(tensor.const_data_ptr()) % 64 == 0);
+  return tensor;
 }
 
 }  // namespace trainopt

@@ -2,11 +2,15 @@
 // CPU.
 #pragma once
 
+#include <ATen/core/Tensor.h>
 #include <c10/core/Device.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <map>
 #include <optional>
+#include <string>
 
 namespace trainopt {
 
@@ -41,5 +45,35 @@ void release_cached_memory(c10::Device device);
 bool is_out_of_memory(const std::exception& error);
 /// Resets the peaks to the memory now in use.
 void reset_peak_memory(c10::Device device);
+
+// The heap of the C library, in which CPU tensors lie unless an allocator of our own or a preloaded one takes its
+// place.
+
+/// glibc's malloc returns the free end of its heap to the kernel. Where a step's tensors lie there, it does so in every
+/// step, and the next one pays a page fault for each page again. After this call the main thread's heap never shrinks.
+/// Heaps of other threads still do, and blocks above 32 MiB, the most that mallopt() accepts, still come from the
+/// kernel each time. Does nothing if `environment`, that of this process, has settings of malloc.
+void keep_freed_heap(const std::map<std::string, std::string>& environment);
+
+// Host memory for batches and for results copied back from a device.
+
+/// An uninitialised CPU tensor, 64-byte aligned. `pinned`: page-locked, so that a GPU can copy it while the host
+/// continues (allocate once and reuse, because locking pages takes milliseconds). Throws UserError if `pinned` is set
+/// and there is no GPU.
+at::Tensor host_tensor(at::IntArrayRef sizes, at::ScalarType dtype,
+                       at::MemoryFormat memory_format = at::MemoryFormat::Contiguous, bool pinned = false);
+
+// The history of a GPU's memory as libtorch's allocator records it, for PyTorch's memory viewer
+// (docs.pytorch.org/memory_viz).
+
+/// Records allocations and releases on the GPUs of this process from now on, the latest `max_events` of them. Does
+/// nothing without libtrainopt_cuda.so.
+void record_gpu_memory_history(size_t max_events);
+
+/// Ends that, and forgets what was recorded.
+void end_gpu_memory_history();
+
+/// What was recorded, with the state of the allocator, as a pickle. Empty without libtrainopt_cuda.so.
+std::string gpu_memory_snapshot();
 
 }  // namespace trainopt

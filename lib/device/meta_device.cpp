@@ -1,11 +1,21 @@
 #include "device/meta_device.h"
 
-#include "device/meta_kernels.h"
+#include "device/autocast.h"
+#include "device/tensor.h"
 
+#include <ATen/ExpandUtils.h>
+#include <ATen/ops/_amp_foreach_non_finite_check_and_unscale_ops.h>
 #include <c10/core/Allocator.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+#include <torch/library.h>
 
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstdint>
+#include <optional>
+#include <tuple>
+#include <vector>
 
 namespace trainopt {
 namespace {
@@ -51,6 +61,176 @@ void open_meta_device() {
     return true;
   }();
   static_cast<void>(opened);
+}
+
+namespace {
+
+using OptionalTensor = std::optional<at::Tensor>;
+using ThreeTensors = std::tuple<at::Tensor, at::Tensor, at::Tensor>;
+
+at::Tensor per_channel(const at::Tensor& input, at::ScalarType type) {
+  return at::empty({input.size(1)}, input.options().dtype(type));
+}
+
+at::Tensor like_if(bool wanted, const at::Tensor& tensor) { return wanted ? at::empty_like(tensor) : at::Tensor(); }
+
+bool is_nhwc(const at::Tensor& tensor) { return tensor.suggest_memory_format() == at::MemoryFormat::ChannelsLast; }
+
+/// Two spatial dimensions. The result is NHWC if an operand is, as oneDNN's and cuDNN's.
+at::Tensor convolution(const at::Tensor& input, const at::Tensor& weight, const OptionalTensor&, at::IntArrayRef stride,
+                       at::IntArrayRef padding, at::IntArrayRef dilation, bool /*transposed*/,
+                       at::IntArrayRef /*output_padding*/, int64_t /*groups*/) {
+  const auto extent = [&](int64_t axis) {
+    const auto i = static_cast<size_t>(axis);
+    return (input.size(axis + 2) + 2 * padding[i] - dilation[i] * (weight.size(axis + 2) - 1) - 1) / stride[i] + 1;
+  };
+  const auto format = is_nhwc(input) || is_nhwc(weight) ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::Contiguous;
+  return at::empty({input.size(0), weight.size(0), extent(0), extent(1)}, input.options().memory_format(format));
+}
+
+/// Libraries compute the gradient of a weight in a layout of their own (oneDNN) or with work space (cuDNN): one more
+/// copy of it for as long as that takes.
+ThreeTensors convolution_backward(const at::Tensor& gradient, const at::Tensor& input, const at::Tensor& weight,
+                                  at::IntArrayRef, at::IntArrayRef, at::IntArrayRef, bool, at::IntArrayRef, int64_t,
+                                  std::array<bool, 3> wanted) {
+  const at::Tensor in_own_layout = like_if(wanted[1], weight);
+  return {like_if(wanted[0], input), like_if(wanted[1], weight),
+          wanted[2] ? per_channel(gradient, gradient.scalar_type()) : at::Tensor()};
+}
+
+/// Statistics are float32 whatever the input's type is.
+ThreeTensors batch_norm(const at::Tensor& input, const OptionalTensor&, const OptionalTensor&, const OptionalTensor&,
+                        const OptionalTensor&, bool training, double, double) {
+  const auto statistics = [&] {
+    return training ? per_channel(input, at::kFloat) : at::empty({0}, input.options().dtype(at::kFloat));
+  };
+  return {at::empty_like(input), statistics(), statistics()};
+}
+
+ThreeTensors batch_norm_backward(const at::Tensor&, const at::Tensor& input, const OptionalTensor&,
+                                 const OptionalTensor&, const OptionalTensor&, const OptionalTensor&,
+                                 const OptionalTensor&, bool, double, std::array<bool, 3> wanted) {
+  const auto of_channels = [&](bool is_wanted) { return is_wanted ? per_channel(input, at::kFloat) : at::Tensor(); };
+  return {like_if(wanted[0], input), of_channels(wanted[1]), of_channels(wanted[2])};
+}
+
+/// Statistics are one float32 value for each row.
+ThreeTensors layer_norm(const at::Tensor& input, at::IntArrayRef normalized, const OptionalTensor&,
+                        const OptionalTensor&, double) {
+  std::vector<int64_t> rows = input.sizes().vec();
+  std::fill(rows.end() - static_cast<std::ptrdiff_t>(normalized.size()), rows.end(), 1);
+  const auto statistics = [&] { return at::empty(rows, input.options().dtype(at::kFloat)); };
+  return {at::empty(input.sizes(), input.options()), statistics(), statistics()};
+}
+
+ThreeTensors layer_norm_backward(const at::Tensor&, const at::Tensor& input, at::IntArrayRef, const at::Tensor&,
+                                 const at::Tensor&, const OptionalTensor& weight, const OptionalTensor& bias,
+                                 std::array<bool, 3> wanted) {
+  return {like_if(wanted[0], input), like_if(wanted[1], weight.value_or(at::Tensor())),
+          like_if(wanted[2], bias.value_or(at::Tensor()))};
+}
+
+/// A tensor of the shape of `heads` (batch × heads × tokens × width), stored token by token as libtorch's attention
+/// stores its results.
+at::Tensor by_token(const at::Tensor& heads) {
+  return at::empty(heads.transpose(1, 2).sizes(), heads.options()).transpose(1, 2);
+}
+
+/// The implementations that do not store the scores: they keep the logarithm of each row's sum, in float32.
+std::tuple<at::Tensor, at::Tensor> attention(const at::Tensor& query, const at::Tensor&, const at::Tensor&, double,
+                                             bool, const OptionalTensor&, std::optional<double>) {
+  return {by_token(query), at::empty({query.size(0), query.size(1), query.size(2)}, query.options().dtype(at::kFloat))};
+}
+
+ThreeTensors attention_backward(const at::Tensor&, const at::Tensor& query, const at::Tensor& key,
+                                const at::Tensor& value, const at::Tensor&, const at::Tensor&, double, bool,
+                                const OptionalTensor&, std::optional<double>) {
+  return {by_token(query), by_token(key), by_token(value)};
+}
+
+/// Rows of a matrix.
+at::Tensor index_select(const at::Tensor& input, int64_t dimension, const at::Tensor& index) {
+  std::vector<int64_t> sizes = input.sizes().vec();
+  sizes[static_cast<size_t>(dimension)] = index.numel();
+  return at::empty(sizes, input.options());
+}
+
+at::Tensor embedding_backward(const at::Tensor& gradient, const at::Tensor&, int64_t rows, int64_t, bool) {
+  return at::empty({rows, gradient.size(-1)}, gradient.options());
+}
+
+at::Tensor where(const at::Tensor& condition, const at::Tensor& yes, const at::Tensor& no) {
+  return at::empty(at::infer_size(condition.sizes(), at::infer_size(yes.sizes(), no.sizes())), yes.options());
+}
+
+at::Tensor& where_out(const at::Tensor&, const at::Tensor&, const at::Tensor&, at::Tensor& out) { return out; }
+
+at::Tensor absolute(const at::Tensor& input) { return at::empty_like(input); }
+
+at::Tensor logical_not(const at::Tensor& input) { return at::empty_like(input, at::kBool); }
+
+std::tuple<at::Tensor, at::Tensor> variance_mean(const at::Tensor& input, at::OptionalIntArrayRef dimensions,
+                                                 const std::optional<at::Scalar>&, bool keeps) {
+  return {input.sum(dimensions, keeps), input.sum(dimensions, keeps)};
+}
+
+at::Tensor scaled_product(const at::Tensor& a, const at::Tensor& b, const at::Tensor&, const at::Tensor&,
+                          const OptionalTensor&, const OptionalTensor&, std::optional<at::ScalarType> type, bool) {
+  return at::empty({a.size(0), b.size(1)}, a.options().dtype(type.value_or(a.scalar_type())));
+}
+
+void check_and_unscale(at::TensorList, at::Tensor&, const at::Tensor&) {}
+
+// Autocast. libtorch keeps casts of parameters until autocast ends; here they live as long as backward needs them,
+// which is longer.
+
+at::Tensor as_autocast(const at::Tensor& tensor, at::ScalarType type) {
+  return tensor.defined() && tensor.scalar_type() == at::kFloat ? tensor.to(type) : tensor;
+}
+
+at::Tensor conv2d_as_autocast(const at::Tensor& input, const at::Tensor& weight, const OptionalTensor& bias,
+                              at::IntArrayRef stride, at::IntArrayRef padding, at::IntArrayRef dilation,
+                              int64_t groups) {
+  const at::ScalarType type = autocast_type(at::kMeta).value();
+  const c10::impl::ExcludeDispatchKeyGuard once(kMetaAutocastKey);
+  return at::conv2d(as_autocast(input, type), as_autocast(weight, type), as_autocast(bias.value_or(at::Tensor()), type),
+                    stride, padding, dilation, groups);
+}
+
+at::Tensor linear_as_autocast(const at::Tensor& input, const at::Tensor& weight, const OptionalTensor& bias) {
+  const at::ScalarType type = autocast_type(at::kMeta).value();
+  const c10::impl::ExcludeDispatchKeyGuard once(kMetaAutocastKey);
+  return at::linear(as_autocast(input, type), as_autocast(weight, type),
+                    as_autocast(bias.value_or(at::Tensor()), type));
+}
+
+}  // namespace
+
+void register_meta_kernels() {
+  // Never deleted: that would withdraw them.
+  auto* meta = new torch::Library(torch::Library::IMPL, "aten", c10::DispatchKey::Meta, __FILE__, __LINE__);
+  meta->impl("convolution_overrideable", TORCH_FN(convolution));
+  meta->impl("convolution_backward_overrideable", TORCH_FN(convolution_backward));
+  meta->impl("native_batch_norm", TORCH_FN(batch_norm));
+  meta->impl("native_batch_norm_backward", TORCH_FN(batch_norm_backward));
+  meta->impl("native_layer_norm", TORCH_FN(layer_norm));
+  meta->impl("native_layer_norm_backward", TORCH_FN(layer_norm_backward));
+  meta->impl("_scaled_dot_product_flash_attention_for_cpu", TORCH_FN(attention));
+  meta->impl("_scaled_dot_product_flash_attention_for_cpu_backward", TORCH_FN(attention_backward));
+  meta->impl("index_select", TORCH_FN(index_select));
+  meta->impl("embedding_dense_backward", TORCH_FN(embedding_backward));
+  meta->impl("where.self", TORCH_FN(where));
+  meta->impl("where.self_out", TORCH_FN(where_out));
+  meta->impl("abs", TORCH_FN(absolute));
+  meta->impl("logical_not", TORCH_FN(logical_not));
+  meta->impl("var_mean.correction", TORCH_FN(variance_mean));
+  meta->impl("_scaled_mm", TORCH_FN(scaled_product));
+  meta->impl(at::_ops::_amp_foreach_non_finite_check_and_unscale_::name, TORCH_FN(check_and_unscale));
+  auto* others = new torch::Library(torch::Library::IMPL, "_", kMetaAutocastKey, __FILE__, __LINE__);
+  others->fallback(torch::CppFunction::makeFallthrough());
+  auto* autocast = new torch::Library(torch::Library::IMPL, "aten", kMetaAutocastKey, __FILE__, __LINE__);
+  autocast->impl("conv2d", TORCH_FN(conv2d_as_autocast));
+  autocast->impl("linear", TORCH_FN(linear_as_autocast));
 }
 
 }  // namespace trainopt

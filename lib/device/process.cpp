@@ -1,9 +1,9 @@
 #include "device/process.h"
 
-#include "base/log.h"
 #include "base/counted.h"
 #include "base/error.h"
-#include "device/caching_allocator.h"
+#include "base/log.h"
+#include "device/device_allocator.h"
 
 #include <ATen/Parallel.h>
 #include <ATen/Version.h>

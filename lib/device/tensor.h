@@ -9,8 +9,6 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
-#include <c10/core/TensorOptions.h>
-
 #include <ATen/ops/_foreach_mul.h>
 #include <ATen/ops/_foreach_norm.h>
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu.h>
@@ -64,3 +62,16 @@
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
+#include <c10/core/ScalarType.h>
+#include <c10/core/TensorOptions.h>
+
+#include <string>
+
+namespace trainopt {
+
+// Element types as recipes and receipts write them.
+
+/// The recipe's spelling, such as "bfloat16", "float32" or "uint8"; libtorch's name for other types.
+std::string type_name(c10::ScalarType type);
+
+}  // namespace trainopt

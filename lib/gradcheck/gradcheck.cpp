@@ -1,10 +1,10 @@
 #include "gradcheck/gradcheck.h"
 
-#include "base/log.h"
 #include "base/clock.h"
 #include "base/counted.h"
+#include "base/log.h"
 #include "comm/communicator.h"
-#include "device/type_name.h"
+#include "device/tensor.h"
 
 #include <fmt/ranges.h>
 

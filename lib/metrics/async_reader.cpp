@@ -2,7 +2,7 @@
 
 #include "base/error.h"
 #include "device/device.h"
-#include "device/pinned.h"
+#include "device/memory.h"
 #include "device/tensor.h"
 
 #include <c10/core/GradMode.h>

@@ -6,7 +6,6 @@
 #include "device/backend_settings.h"
 #include "device/device.h"
 #include "device/memory.h"
-#include "device/pinned.h"
 #include "device/process.h"
 #include "device/product.h"
 #include "device/tensor.h"

@@ -3,7 +3,6 @@
 #include "device/differentiable.h"
 #include "device/meta_device.h"
 #include "device/tensor.h"
-#include "device/type_name.h"
 #include "roofline/timing.h"
 
 #include <ATen/core/grad_mode.h>

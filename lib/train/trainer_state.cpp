@@ -1,8 +1,8 @@
 #include "base/log.h"
 #include "train/trainer.h"
 
-#include "device/memory_label.h"
 #include "device/tensor.h"
+#include "device/tensor_memory.h"
 #include "train/checkpoint/checkpoint_files.h"
 
 #include <map>

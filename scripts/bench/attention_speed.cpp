@@ -2,7 +2,7 @@
 // shape: milliseconds of each side and the ratios. Both sides take turns; a ratio is the median over the turns.
 #include "base/clock.h"
 #include "base/json.h"
-#include "device/caching_allocator.h"
+#include "device/device_allocator.h"
 #include "device/tensor.h"
 #include "kernels/attention/autograd.h"
 #include "metrics/summary.h"

@@ -4,10 +4,10 @@
 // of the result). Both sides take turns; the ratio is the median over the turns.
 #include "base/clock.h"
 #include "base/json.h"
-#include "device/caching_allocator.h"
+#include "device/device_allocator.h"
 #include "device/tensor.h"
-#include "metrics/summary.h"
 #include "kernels/winograd/winograd.h"
+#include "metrics/summary.h"
 
 #include <ATen/core/grad_mode.h>
 

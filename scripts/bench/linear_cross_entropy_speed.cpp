@@ -4,7 +4,7 @@
 // the turns.
 #include "base/clock.h"
 #include "base/json.h"
-#include "device/caching_allocator.h"
+#include "device/device_allocator.h"
 #include "device/tensor.h"
 #include "kernels/linear_cross_entropy/autograd.h"
 #include "metrics/summary.h"

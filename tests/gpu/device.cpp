@@ -1,7 +1,6 @@
 #include "device/device.h"
 
 #include "device/memory.h"
-#include "device/pinned.h"
 #include "device/tensor.h"
 #include "support/catch.h"
 

@@ -1,6 +1,5 @@
 // Where memory is on a GPU, its forecast, and the checks that look for waits and NaNs there.
 #include "device/memory.h"
-#include "device/memory_snapshot.h"
 #include "device/tensor.h"
 #include "recipes.h"
 #include "support/catch.h"

@@ -1,7 +1,6 @@
 // debug.gradcheck on the real kernels: no alarm for any switch of the catalogue in any type, and a term that is missing
 // from a kernel is found.
 #include "device/tensor.h"
-#include "device/type_name.h"
 #include "gradcheck/gradcheck.h"
 #include "optimizations/amp/amp.h"
 #include "optimizations/fp8/linear.h"

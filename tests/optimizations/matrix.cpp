@@ -1,5 +1,5 @@
 // Real runs of every switch that works on this machine, compared with the plain plan from the same seed.
-#include "device/caching_allocator.h"
+#include "device/device_allocator.h"
 #include "device/tensor.h"
 #include "recipe/plan_text.h"
 #include "support/catch.h"

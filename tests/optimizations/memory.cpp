@@ -1,5 +1,5 @@
 // Memory over every optimization: categories that add up, and no leak or spike where there is none.
-#include "device/caching_allocator.h"
+#include "device/device_allocator.h"
 #include "support/captured_log.h"
 #include "support/catch.h"
 #include "support/plans.h"

@@ -1,6 +1,6 @@
 #include "optimizations/tape_graph.h"
 
-#include "device/below_autograd.h"
+#include "device/differentiable.h"
 #include "device/tensor.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>

@@ -1,4 +1,4 @@
-#include "device/facts.h"
+#include "device/device.h"
 
 #include <ATen/cuda/CUDAContextLight.h>
 #include <ATen/detail/CUDAHooksInterface.h>

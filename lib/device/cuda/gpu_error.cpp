@@ -1,6 +1,6 @@
 #include "device/gpu_error.h"
 
-#include "device/facts.h"
+#include "device/device.h"
 
 #include <c10/cuda/CUDAFunctions.h>
 #include <c10/util/Exception.h>

@@ -1,4 +1,4 @@
-#include "device/memory_snapshot.h"
+#include "device/memory.h"
 
 #include <torch/csrc/cuda/memory_snapshot.h>
 

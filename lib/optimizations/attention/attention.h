@@ -2,7 +2,7 @@
 #pragma once
 
 #include "config/describe.h"
-#include "device/attention_kernel.h"
+#include "device/backend_settings.h"
 #include "optimizations/info.h"
 
 namespace trainopt {

@@ -1,8 +1,8 @@
 #include "optimizations/sharding/gradient_shards.h"
 
 #include "base/error.h"
-#include "device/memory_label.h"
 #include "device/tensor.h"
+#include "device/tensor_memory.h"
 #include "train/observe/autograd_hooks.h"
 
 namespace trainopt {

@@ -2,8 +2,8 @@
 
 #include "comm/communicator.h"
 #include "comm/gradient_reducer.h"
-#include "device/memory_label.h"
 #include "device/tensor.h"
+#include "device/tensor_memory.h"
 #include "model/model.h"
 #include "optimizations/sharding/sharding.h"
 #include "train/observe/autograd_hooks.h"

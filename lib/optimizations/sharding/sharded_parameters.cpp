@@ -1,8 +1,8 @@
 #include "optimizations/sharding/sharded_parameters.h"
 
 #include "base/error.h"
-#include "device/memory_label.h"
 #include "device/tensor.h"
+#include "device/tensor_memory.h"
 #include "optimizations/sharding/gradient_shards.h"
 #include "optimizations/sharding/sharding.h"
 #include "train/observe/autograd_hooks.h"

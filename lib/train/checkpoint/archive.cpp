@@ -1,7 +1,6 @@
 #include "train/checkpoint/archive.h"
 
 #include "device/tensor.h"
-#include "device/type_name.h"
 
 #include <fmt/ranges.h>
 

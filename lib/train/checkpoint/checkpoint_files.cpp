@@ -7,7 +7,7 @@
 #include "checkpoint/hidden_names.h"
 #include "checkpoint/store.h"
 #include "device/device.h"
-#include "device/pinned.h"
+#include "device/memory.h"
 #include "device/process.h"
 #include "device/tensor.h"
 

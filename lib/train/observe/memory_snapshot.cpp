@@ -3,7 +3,7 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "base/pickle.h"
-#include "device/memory_snapshot.h"
+#include "device/memory.h"
 
 #include <algorithm>
 

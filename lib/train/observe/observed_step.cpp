@@ -5,7 +5,7 @@
 #include "base/log.h"
 #include "device/device_allocator.h"
 #include "device/memory.h"
-#include "device/memory_label.h"
+#include "device/tensor_memory.h"
 #include "device/trace_range.h"
 #include "model/model.h"
 #include "train/observe/autograd_hooks.h"

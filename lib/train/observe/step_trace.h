@@ -5,9 +5,9 @@
 
 #include "data/batch_source.h"
 #include "device/backend_settings.h"
-#include "device/caching_allocator.h"
+#include "device/device_allocator.h"
 #include "device/memory.h"
-#include "device/type_name.h"
+#include "device/tensor.h"
 #include "train/debug/wait_finder.h"
 #include "train/observe/memory_findings.h"
 

@@ -2,7 +2,6 @@
 
 #include "base/error.h"
 #include "device/memory.h"
-#include "device/pinned.h"
 #include "device/process.h"
 #include "device/tensor.h"
 #include "device/tensor_memory.h"

@@ -1,7 +1,6 @@
 #include "device/gpu_error.h"
 
 #include "device/device.h"
-#include "device/facts.h"
 #include "device/memory.h"
 #include "support/catch.h"
 #include "support/cuda_without_driver.h"

@@ -1,4 +1,4 @@
-#include "device/heap.h"
+#include "device/memory.h"
 #include "support/catch.h"
 #include "support/sanitized.h"
 

@@ -1,7 +1,6 @@
-#include "device/kept_products.h"
+#include "device/product.h"
 
 #include "device/differentiable.h"
-#include "device/product.h"
 #include "device/tensor.h"
 #include "support/catch.h"
 

@@ -1,4 +1,4 @@
-#include "device/caching_allocator.h"
+#include "device/device_allocator.h"
 #include "device/tensor.h"
 #include "support/catch.h"
 

@@ -1,4 +1,4 @@
-#include "device/type_name.h"
+#include "device/tensor.h"
 
 namespace trainopt {
 
