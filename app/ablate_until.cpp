@@ -2,10 +2,10 @@
 
 #include "app/run_directory.h"
 #include "app/signals.h"
-#include "base/counted.h"
 #include "base/files.h"
 #include "base/log.h"
 #include "base/print.h"
+#include "base/units.h"
 #include "compare/comparison_text.h"
 #include "compare/table.h"
 #include "recipe/make_plan.h"

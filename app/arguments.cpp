@@ -3,7 +3,7 @@
 #include "base/json.h"
 #include "base/print.h"
 #include "comm/launch/launch_environment.h"
-#include "config/utf8.h"
+#include "config/tree.h"
 
 #include <CLI/CLI.hpp>
 #include <fmt/ranges.h>

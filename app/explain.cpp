@@ -1,6 +1,6 @@
 #include "app/explain.h"
 
-#include "base/out_of_threads.h"
+#include "base/threads.h"
 #include "device/gpu_error.h"
 #include "device/memory.h"
 

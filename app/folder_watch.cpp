@@ -3,7 +3,7 @@
 #include "app/signals.h"
 #include "base/error.h"
 #include "base/log.h"
-#include "base/stop_reasons.h"
+#include "base/signals.h"
 
 namespace trainopt {
 namespace {

@@ -1,7 +1,6 @@
 #include "app/run_end.h"
 
-#include "base/counted.h"
-#include "base/stop_reasons.h"
+#include "base/signals.h"
 #include "base/units.h"
 #include "checkpoint/store.h"
 

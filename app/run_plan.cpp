@@ -1,8 +1,8 @@
 #include "app/run_plan.h"
 
 #include "app/stored_peaks.h"
-#include "base/counted.h"
 #include "base/log.h"
+#include "base/units.h"
 #include "comm/nccl_environment.h"
 #include "device/device.h"
 #include "device/device_allocator.h"

@@ -1,8 +1,8 @@
 #include "app/shown_tokens.h"
 
-#include "base/counted.h"
 #include "base/files.h"
 #include "base/print.h"
+#include "base/units.h"
 #include "data/formats/cifar10_file.h"
 #include "data/formats/text/document_ends.h"
 #include "data/formats/text/token_file.h"

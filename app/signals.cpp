@@ -1,6 +1,6 @@
 #include "app/signals.h"
 
-#include "base/stop_reasons.h"
+#include "base/signals.h"
 
 #include <cerrno>
 #include <csignal>

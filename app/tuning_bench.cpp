@@ -2,9 +2,9 @@
 
 #include "advice/memory_advice.h"
 #include "app/self_command.h"
-#include "base/counted.h"
 #include "base/error.h"
 #include "base/files.h"
+#include "base/units.h"
 #include "recipe/make_plan.h"
 #include "recipe/memory_remedies.h"
 #include "recipe/plan_machine.h"

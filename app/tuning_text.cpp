@@ -1,6 +1,6 @@
 #include "app/tuning_text.h"
 
-#include "base/counted.h"
+#include "base/units.h"
 
 #include <fmt/format.h>
 

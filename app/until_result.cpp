@@ -2,8 +2,8 @@
 
 #include "app/self_command.h"
 #include "app/signals.h"
-#include "base/counted.h"
 #include "base/files.h"
+#include "base/units.h"
 #include "compare/comparison_text.h"
 #include "recipe/recipe_io.h"
 

@@ -1,6 +1,5 @@
 // trainopt checkpoint verify|show|diff: inspects checkpoints and weight files.
 #include "app/commands.h"
-#include "base/counted.h"
 #include "base/print.h"
 #include "base/units.h"
 #include "device/tensor.h"

@@ -1,8 +1,8 @@
 // trainopt data bench | export: measures or exports what the loader delivers, without training.
-#include "base/log.h"
 #include "app/commands.h"
-#include "base/counted.h"
+#include "base/log.h"
 #include "base/print.h"
+#include "base/units.h"
 #include "data/loader_bench.h"
 #include "device/process.h"
 #include "recipe/make_plan.h"

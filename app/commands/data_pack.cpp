@@ -1,6 +1,5 @@
 // trainopt data pack: writes a data set's images to packed, tar or Parquet files.
 #include "app/commands.h"
-#include "base/counted.h"
 #include "base/print.h"
 #include "base/units.h"
 #include "data/formats/shards.h"

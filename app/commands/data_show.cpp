@@ -1,7 +1,6 @@
 // trainopt data show: what a data set contains.
 #include "app/commands.h"
 #include "app/shown_tokens.h"
-#include "base/counted.h"
 #include "base/files.h"
 #include "base/mapped_file.h"
 #include "base/print.h"

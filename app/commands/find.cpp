@@ -3,7 +3,6 @@
 #include "app/run_directory.h"
 #include "app/self_command.h"
 #include "app/signals.h"
-#include "base/counted.h"
 #include "base/files.h"
 #include "base/print.h"
 #include "base/units.h"

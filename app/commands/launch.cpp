@@ -1,7 +1,7 @@
 // trainopt launch: starts several ranks on this machine, without mpirun or torchrun.
 #include "app/commands.h"
-#include "base/blocked_signals.h"
 #include "base/sha256.h"
+#include "base/signals.h"
 #include "comm/launch/launch_environment.h"
 #include "comm/launch/local_ranks.h"
 #include "device/device.h"

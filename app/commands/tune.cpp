@@ -3,13 +3,12 @@
 #include "app/run_directory.h"
 #include "app/signals.h"
 #include "app/tuning_text.h"
-#include "base/counted.h"
 #include "base/files.h"
 #include "base/print.h"
 #include "base/units.h"
 #include "comm/launch/launch_environment.h"
 #include "device/process.h"
-#include "tuning/annotated_recipe.h"
+#include "tuning/tuner.h"
 
 #include <CLI/CLI.hpp>
 

@@ -1,6 +1,6 @@
 #include "advice/limit.h"
 
-#include "base/counted.h"
+#include "base/units.h"
 #include "statistics/verdict.h"
 
 #include <fmt/format.h>

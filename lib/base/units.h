@@ -32,4 +32,11 @@ inline double mib(int64_t bytes) { return static_cast<double>(bytes) / 0x1p20; }
 /// Rounded, for display: "11.3 GiB", "512 B".
 std::string human_bytes(double bytes);
 
+// "1 thread", "2 threads", "10,000 samples".
+
+std::string with_commas(int64_t number);
+
+/// `noun` is singular; `plural` is appended unless `number` is 1.
+std::string counted(int64_t number, std::string_view noun, std::string_view plural = "s");
+
 }  // namespace trainopt

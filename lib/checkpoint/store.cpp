@@ -1,9 +1,9 @@
 #include "checkpoint/store.h"
 
-#include "base/log.h"
 #include "base/checksum.h"
 #include "base/files.h"
-#include "checkpoint/hidden_names.h"
+#include "base/log.h"
+#include "checkpoint/draft.h"
 
 #include <algorithm>
 #include <array>

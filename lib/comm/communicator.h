@@ -2,7 +2,7 @@
 #pragma once
 
 #include "base/error.h"
-#include "base/out_of_threads.h"
+#include "base/threads.h"
 #include "comm/config.h"
 #include "device/gpu_error.h"
 #include "device/stream.h"

@@ -1,9 +1,9 @@
 #include "comm/heartbeat.h"
 
-#include "base/blocked_signals.h"
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/signals.h"
 #include "comm/store.h"
 
 #include <pthread.h>

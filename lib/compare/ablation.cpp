@@ -1,9 +1,9 @@
 #include "compare/ablation.h"
 
-#include "base/counted.h"
 #include "base/error.h"
 #include "base/files.h"
 #include "base/philox.h"
+#include "base/units.h"
 #include "compare/arms/make_arm.h"
 #include "compare/ceilings.h"
 #include "compare/comparison_json.h"

@@ -1,6 +1,5 @@
 #include "compare/ablation_report.h"
 
-#include "base/counted.h"
 #include "base/units.h"
 #include "compare/comparison_json.h"
 #include "compare/comparison_text.h"

@@ -1,7 +1,7 @@
 #include "compare/against.h"
 
-#include "base/counted.h"
 #include "base/error.h"
+#include "base/units.h"
 #include "compare/comparison_json.h"
 #include "compare/comparison_text.h"
 #include "compare/json_values.h"

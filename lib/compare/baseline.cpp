@@ -1,6 +1,6 @@
 #include "compare/baseline.h"
 
-#include "base/counted.h"
+#include "base/units.h"
 #include "compare/comparison_text.h"
 #include "compare/sampling/turn_taker.h"
 #include "statistics/spread.h"

@@ -5,7 +5,7 @@
 #include "compare/arms/arm.h"
 #include "compare/arms/arm_process.h"
 #include "compare/numbers/numerics.h"
-#include "statistics/interval.h"
+#include "statistics/spread.h"
 
 #include <atomic>
 #include <functional>

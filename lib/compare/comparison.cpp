@@ -1,6 +1,6 @@
 #include "compare/comparison.h"
 
-#include "base/counted.h"
+#include "base/units.h"
 #include "compare/comparison_text.h"
 #include "compare/remarks.h"
 #include "metrics/summary.h"

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "compare/sampling/sampling.h"
-#include "statistics/interval.h"
+#include "statistics/spread.h"
 #include "statistics/verdict.h"
 
 #include <optional>

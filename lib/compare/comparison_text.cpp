@@ -1,6 +1,5 @@
 #include "compare/comparison_text.h"
 
-#include "base/counted.h"
 #include "base/units.h"
 #include "compare/remarks.h"
 #include "compare/table.h"

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "base/json.h"
-#include "statistics/interval.h"
+#include "statistics/spread.h"
 
 #include <optional>
 

@@ -1,6 +1,6 @@
 #include "compare/measure.h"
 
-#include "base/counted.h"
+#include "base/units.h"
 #include "compare/rotation.h"
 #include "recipe/recipe_io.h"
 

@@ -1,6 +1,5 @@
 #include "compare/remarks.h"
 
-#include "base/counted.h"
 #include "base/units.h"
 #include "compare/comparison_text.h"
 #include "metrics/conditions.h"

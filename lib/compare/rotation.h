@@ -3,7 +3,7 @@
 
 #include "compare/arms/make_arm.h"
 #include "compare/comparison.h"
-#include "statistics/interval.h"
+#include "statistics/spread.h"
 
 #include <cstddef>
 #include <functional>

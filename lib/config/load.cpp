@@ -1,6 +1,7 @@
 #include "config/load.h"
 
 #include "config/merge.h"
+#include "config/suggest.h"
 #include "config/tree.h"
 
 #include <algorithm>
@@ -72,6 +73,114 @@ void add_problems(std::vector<Problem>& problems, std::vector<Problem> found) {
   for (const Problem& problem : problems) troubled.insert(problem.key);
   for (Problem& problem : found)
     if (!troubled.contains(problem.key)) problems.push_back(std::move(problem));
+}
+
+namespace {
+
+constexpr size_t kMaxSuggestions = 100;  // finding similar names is slow, and a hostile file has many unknown keys
+
+/// true or false in place of a toggle's map.
+void read_toggle_word(const Value& value, const Option& option, const Location& location) {
+  std::string reason;
+  const bool other_word = !parse_boolean(value.text, &reason) && reason == kNotBoolean;
+  if (other_word && !option.options.empty()) {
+    std::vector<std::string_view> names;
+    for (const Option& own : option.options) names.push_back(own.name);
+    location.problem(value, fmt::format("must be true, false or a map of options ({}): {}", joined(names, ", "),
+                                        display_text(value)));
+  } else if (const auto on = Form<bool>::read(value, location)) {
+    *option.on = *on;
+  }
+}
+
+void read_option(const Value& value, const Option& option, const std::string& path, const Reading& reading) {
+  const Location location{path, option.bounds, &reading.problems};
+  if (reading.origins) (*reading.origins)[path] = to_text(value.mark);
+  switch (option.kind) {
+    case Option::Kind::variant:
+      return;  // already read: it decides which other options exist
+    case Option::Kind::value:
+      if (!value.is_null() || option.nullable) option.read(value, location);
+      return;
+    case Option::Kind::section:
+      if (value.is_map())
+        read_map(value, option.options, path, reading);
+      else if (!value.is_null())
+        location.problem(value, "must be a map of options: " + display_text(value));
+      return;
+    case Option::Kind::toggle:
+      if (value.is_map()) {
+        *option.on = true;
+        read_map(value, option.options, path, reading);
+      } else if (value.is_scalar()) {
+        read_toggle_word(value, option, location);
+      } else if (!value.is_null()) {
+        location.problem(value, "must be true, false or a map of options: " + display_text(value));
+      }
+  }
+}
+
+/// The alternatives of `variant` that have an option called `key`.
+std::string owners_of(const Option& variant, std::string_view key) {
+  std::vector<std::string_view> names;
+  for (const auto& alternative : variant.alternatives)
+    for (const Option& option : alternative.options)
+      if (find_option({&option}, key)) names.push_back(alternative.name);
+  if (names.size() < 3) return joined(names, " and ");
+  const std::string_view last = names.back();
+  names.pop_back();
+  return fmt::format("{} and {}", joined(names, ", "), last);
+}
+
+}  // namespace
+
+Problem unknown_key(const Value::Key& key, const std::string& section, const std::vector<const Option*>& siblings,
+                    const Reading& reading) {
+  const bool suggest = reading.problems.size() < kMaxSuggestions;
+  return problem_in(key.mark, join_path(section, display_text(key.name)),
+                    "unknown key" + (suggest ? suggestion(key.name, section, siblings, reading.root) : ""));
+}
+
+void read_map(const Value& map, const Outline& outline, const std::string& section, const Reading& reading) {
+  std::vector<Outline> selected;
+  selected.reserve(outline.size());  // `siblings` points into it
+  std::vector<const Option*> siblings;
+  std::vector<std::pair<const Option*, bool>> variants;  // and whether the recipe's name for it was valid
+  for (const Option& option : outline) {
+    siblings.push_back(&option);
+    if (option.kind != Option::Kind::variant) continue;
+    size_t index = option.current();
+    const Value* name = map.find(option.name);
+    bool good = true;
+    if (name && !name->is_null()) {
+      const auto names = alternative_names(option);
+      const auto named = read_word(*name, {join_path(section, option.name), {}, &reading.problems}, names, names);
+      good = named.has_value();
+      index = named.value_or(index);
+    }
+    variants.emplace_back(&option, good);
+    selected.push_back(option.select(index));
+    for (const Option& own : selected.back()) siblings.push_back(&own);
+  }
+
+  for (size_t i = 0; i < map.keys.size(); ++i) {
+    const auto& key = map.keys[i];
+    if (const Option* option = find_option(siblings, key.name)) {
+      read_option(map.items[i], *option, join_path(section, option->name), reading);
+      continue;
+    }
+    const auto owner = std::find_if(variants.begin(), variants.end(),
+                                    [&](const auto& variant) { return !owners_of(*variant.first, key.name).empty(); });
+    if (owner == variants.end()) {
+      reading.problems.push_back(unknown_key(key, section, siblings, reading));
+    } else if (owner->second) {  // otherwise the invalid name is already reported
+      const Option& variant = *owner->first;
+      reading.problems.push_back(
+          problem_in(key.mark, join_path(section, key.name),
+                     fmt::format("an option of {}, but {} is {}", owners_of(variant, key.name),
+                                 join_path(section, variant.name), variant.alternatives[variant.current()].name)));
+    }
+  }
 }
 
 }  // namespace trainopt

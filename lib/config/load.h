@@ -2,6 +2,7 @@
 #pragma once
 
 #include "config/help.h"
+#include "config/outline.h"
 #include "config/schema.h"
 #include "config/write.h"
 
@@ -74,5 +75,20 @@ Json schema_of(const std::string& title = "trainopt recipe") {
   Config config;
   return schema_of_outline(outline_of(config), title);
 }
+
+// Reads a merged tree into a config and collects problems.
+
+struct Reading {
+  const Outline& root;  ///< the whole recipe, which suggestions search
+  std::vector<Problem>& problems;
+  Origins* origins = nullptr;  ///< if given, receives every key that the tree sets
+};
+
+/// Reads `map` (a map) into the members behind `outline`. Members keep their defaults if their key is missing, or if it
+/// is null and null is not a value of their type.
+void read_map(const Value& map, const Outline& outline, const std::string& section, const Reading& reading);
+
+Problem unknown_key(const Value::Key& key, const std::string& section, const std::vector<const Option*>& siblings,
+                    const Reading& reading);
 
 }  // namespace trainopt

@@ -2,7 +2,7 @@
 // and a boolean replaces a map of options and vice versa. Aliases become the keys they stand for.
 #pragma once
 
-#include "config/read.h"
+#include "config/load.h"
 
 namespace trainopt {
 

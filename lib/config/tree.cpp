@@ -2,8 +2,6 @@
 
 #include "base/files.h"
 #include "config/problems.h"
-#include "config/tree_builder.h"
-#include "config/utf8.h"
 
 #include <yaml-cpp/exceptions.h>
 #include <yaml-cpp/parser.h>
@@ -101,6 +99,165 @@ Value parse_override(const std::string& text) {
     if (dot == std::string::npos) return value;
     end = dot;
   }
+}
+
+void fail_at(const Mark& mark, const std::string& message) { throw RecipeErrors({{to_text(mark), "", message}}); }
+
+/// Until the parser reaches the end, an unclosed bracket looks like a list used as a key, so that error is thrown here.
+Value TreeBuilder::take() {
+  if (odd_key_) fail_at(*odd_key_, "a key must be a plain word, not a list or map");
+  return std::move(root_);
+}
+
+Mark TreeBuilder::mark_of(const YAML::Mark& mark) const {
+  return counts_lines_ && !mark.is_null() ? Mark{source_.source, mark.line + 1, mark.column + 1} : source_;
+}
+
+void TreeBuilder::OnDocumentStart(const YAML::Mark& mark) {
+  if (++documents_ == 1) return;
+  if (text_from(mark).starts_with("---"))
+    fail_at(mark_of(mark), "a second document starts here; a recipe is one document");
+  fail_at(mark_of(mark), "this does not continue the lines above; check the indentation");
+}
+
+void TreeBuilder::OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) {
+  if (expects_key()) fail_at(mark_of(mark), "a key is missing or null");
+  Value value;
+  value.mark = open_.empty() || !open_.back().value.is_map() ? mark_of(mark) : open_.back().value.keys.back().mark;
+  count(0, mark_of(mark));
+  if (anchor != 0) anchors_[anchor] = value;
+  add(std::move(value));
+}
+
+void TreeBuilder::OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
+                           const std::string& text) {
+  check_tag(mark, tag);
+  check_text(mark, text);
+  count(text.size(), mark_of(mark));
+  if (expects_key()) return add_key(mark, text, tag == "!");
+  Value value;
+  value.kind = Value::Kind::scalar;
+  value.mark = mark_of(mark);
+  value.text = text;
+  value.quoted = tag == "!";
+  if (anchor != 0) anchors_[anchor] = value;
+  add(std::move(value));
+}
+
+void TreeBuilder::OnAlias(const YAML::Mark& mark, YAML::anchor_t anchor) {
+  if (expects_key()) fail_at(mark_of(mark), "a key must be a plain word, not an alias");
+  const auto found = anchors_.find(anchor);
+  if (found == anchors_.end()) fail_at(mark_of(mark), "an alias inside the value that it refers to");
+  count_copy(found->second, mark_of(mark), static_cast<int>(open_.size()));
+  add(found->second);
+}
+
+std::string_view TreeBuilder::text_from(const YAML::Mark& mark) const {
+  return mark.pos >= 0 && static_cast<size_t>(mark.pos) < text_.size() ? text_.substr(static_cast<size_t>(mark.pos))
+                                                                       : std::string_view();
+}
+
+/// The parser tags plain scalars "?" and quoted ones "!". An explicit `!` also arrives as "!".
+void TreeBuilder::check_tag(const YAML::Mark& mark, const std::string& tag) const {
+  std::string_view written = text_from(mark);
+  if (written.starts_with('&')) {
+    written.remove_prefix(std::min(written.find_first_of(" \t\r\n"), written.size()));
+    written.remove_prefix(std::min(written.find_first_not_of(" \t\r\n"), written.size()));
+  }
+  if ((tag != "?" && tag != "!" && !tag.empty()) || (tag == "!" && written.starts_with('!')))
+    fail_at(mark_of(mark),
+            "tags are not allowed in a recipe: " + display_text(written.substr(0, written.find_first_of(" \t\r\n"))));
+}
+
+/// The parser turns the escapes \N and \_ into single bytes, which are not UTF-8.
+void TreeBuilder::check_text(const YAML::Mark& mark, std::string_view text) const {
+  if (text.find('\0') != std::string::npos) fail_at(mark_of(mark), "a string must not contain a NUL byte");
+  for (size_t length; !text.empty(); text.remove_prefix(length))
+    if ((length = utf8_length(text)) == 0)
+      fail_at(mark_of(mark), fmt::format("an escape produces a byte that is not UTF-8: 0x{:02X}",
+                                         static_cast<unsigned char>(text[0])));
+}
+
+bool TreeBuilder::expects_key() const {
+  return !open_.empty() && open_.back().value.is_map() &&
+         open_.back().value.keys.size() == open_.back().value.items.size();
+}
+
+void TreeBuilder::add_key(const YAML::Mark& mark, const std::string& name, bool is_quoted) {
+  if (name == "<<" && !is_quoted)
+    fail_at(mark_of(mark), "merge keys (<<) are not allowed in a recipe; give several recipe files instead");
+  const auto [first, is_new] = open_.back().seen.emplace(name, mark_of(mark));
+  if (!is_new)
+    fail_at(mark_of(mark), fmt::format("the key {} is given twice{}", display_text(name),
+                                       counts_lines_ ? fmt::format(", first in line {}", first->second.line) : ""));
+  open_.back().value.keys.push_back({name, mark_of(mark)});
+}
+
+void TreeBuilder::open(Value::Kind kind, const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor) {
+  check_tag(mark, tag);
+  if (expects_key() && !odd_key_) odd_key_ = mark_of(mark);
+  count(0, mark_of(mark));
+  if (open_.size() >= kMaxDepth) fail_at(mark_of(mark), fmt::format("nested more than {} levels deep", kMaxDepth));
+  Open& opened = open_.emplace_back();
+  opened.value.kind = kind;
+  opened.value.mark = mark_of(mark);
+  opened.anchor = anchor;
+}
+
+void TreeBuilder::close() {
+  Open closed = std::move(open_.back());
+  open_.pop_back();
+  if (closed.anchor != 0) {
+    count_copy(closed.value, closed.value.mark, 0);  // nested anchors would otherwise multiply the memory
+    anchors_[closed.anchor] = closed.value;
+  }
+  add(std::move(closed.value));
+}
+
+void TreeBuilder::add(Value value) {
+  if (expects_key()) return;  // odd_key_, which take() reports
+  if (open_.empty())
+    root_ = std::move(value);
+  else
+    open_.back().value.items.push_back(std::move(value));
+}
+
+void TreeBuilder::count(size_t text_bytes, const Mark& mark) {
+  if (++nodes_ > kMaxNodes) fail_at(mark, fmt::format("more than {} values, with aliases expanded", kMaxNodes));
+  if ((text_bytes_ += text_bytes) > kMaxTextBytes)
+    fail_at(mark, fmt::format("more than {} bytes of text, with aliases expanded", kMaxTextBytes));
+}
+
+void TreeBuilder::count_copy(const Value& value, const Mark& mark, int depth) {
+  if (depth > kMaxDepth) fail_at(mark, fmt::format("nested more than {} levels deep", kMaxDepth));
+  count(value.text.size(), mark);
+  for (const Value::Key& key : value.keys) count(key.name.size(), mark);
+  for (const Value& item : value.items) count_copy(item, mark, depth + 1);
+}
+
+size_t utf8_length(std::string_view bytes) {
+  const auto byte = [&](size_t i) { return static_cast<unsigned char>(bytes[i]); };
+  const unsigned char first = byte(0);
+  if (first < 0x80) return 1;
+  const size_t length = first >= 0xC2 && first <= 0xDF   ? 2
+                        : (first & 0xF0) == 0xE0         ? 3
+                        : first >= 0xF0 && first <= 0xF4 ? 4
+                                                         : 0;
+  if (length == 0 || bytes.size() < length) return 0;
+  for (size_t i = 1; i < length; ++i)
+    if ((byte(i) & 0xC0) != 0x80) return 0;
+  if ((first == 0xE0 && byte(1) < 0xA0) || (first == 0xED && byte(1) > 0x9F)) return 0;
+  if ((first == 0xF0 && byte(1) < 0x90) || (first == 0xF4 && byte(1) > 0x8F)) return 0;
+  return length;
+}
+
+bool is_utf8(std::string_view bytes) {
+  while (!bytes.empty()) {
+    const size_t length = utf8_length(bytes);
+    if (length == 0) return false;
+    bytes.remove_prefix(length);
+  }
+  return true;
 }
 
 }  // namespace trainopt

@@ -1,6 +1,6 @@
 #include "config/value.h"
 
-#include "config/utf8.h"
+#include "config/tree.h"
 
 #include <fmt/format.h>
 

@@ -2,7 +2,6 @@
 #include "data/batch_source.h"
 
 #include "base/clock.h"
-#include "base/counted.h"
 #include "base/error.h"
 #include "base/philox.h"
 #include "base/units.h"

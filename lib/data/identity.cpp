@@ -3,9 +3,9 @@
 #include "base/checksum.h"
 #include "base/error.h"
 #include "base/file_calls.h"
-#include "base/helping_threads.h"
 #include "base/philox.h"
 #include "base/progress.h"
+#include "base/threads.h"
 #include "data/sampler.h"
 
 #include <fmt/format.h>

@@ -1,7 +1,7 @@
 // Opens the files of a data set: remote ones several at a time, because each takes a few round trips to the server.
 #pragma once
 
-#include "base/helping_threads.h"
+#include "base/threads.h"
 #include "storage/data_files.h"
 
 #include <algorithm>

@@ -1,9 +1,9 @@
 #include "data/sample_loader.h"
 
-#include "base/log.h"
-#include "base/counted.h"
 #include "base/error.h"
+#include "base/log.h"
 #include "base/mapped_file.h"
+#include "base/units.h"
 
 #include <fmt/ranges.h>
 

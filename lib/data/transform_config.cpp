@@ -1,6 +1,6 @@
 #include "data/transform_config.h"
 
-#include "config/read.h"
+#include "config/load.h"
 #include "config/schema.h"
 #include "config/write.h"
 

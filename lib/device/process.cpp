@@ -1,8 +1,8 @@
 #include "device/process.h"
 
-#include "base/counted.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "base/units.h"
 #include "device/device_allocator.h"
 
 #include <ATen/Parallel.h>

@@ -5,7 +5,7 @@
 #include "device/backend_settings.h"
 #include "device/differentiable.h"
 #include "device/tensor.h"
-#include "gradcheck/twin.h"
+#include "gradcheck/gradient_case.h"
 #include "gradcheck/values.h"
 #include "train/plan.h"
 

@@ -3,7 +3,6 @@
 
 #include "gradcheck/deviation.h"
 #include "gradcheck/gradient_case.h"
-#include "gradcheck/twin.h"
 #include "train/precision.h"
 #include "train/slot.h"
 

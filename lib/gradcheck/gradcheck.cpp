@@ -1,8 +1,8 @@
 #include "gradcheck/gradcheck.h"
 
 #include "base/clock.h"
-#include "base/counted.h"
 #include "base/log.h"
+#include "base/units.h"
 #include "comm/communicator.h"
 #include "device/tensor.h"
 

@@ -1,6 +1,6 @@
 #include "metrics/conditions.h"
 
-#include "base/counted.h"
+#include "base/units.h"
 
 #include <fmt/format.h>
 

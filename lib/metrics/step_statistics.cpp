@@ -1,6 +1,5 @@
 #include "metrics/step_statistics.h"
 
-#include "base/counted.h"
 #include "base/units.h"
 #include "metrics/summary.h"
 

@@ -3,7 +3,7 @@
 #include "base/error.h"
 #include "base/units.h"
 #include "metrics/format.h"
-#include "statistics/student.h"
+#include "statistics/welch.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,12 +1,11 @@
 #include "metrics/watchdog.h"
 
-#include "base/blocked_signals.h"
 #include "base/clock.h"
 #include "base/files.h"
 #include "base/host_name.h"
 #include "base/log.h"
 #include "base/progress.h"
-#include "base/stop_reasons.h"
+#include "base/signals.h"
 #include "base/units.h"
 
 #include <fmt/format.h>

@@ -1,6 +1,6 @@
 #include "recipe/choose_workers.h"
 
-#include "base/counted.h"
+#include "base/units.h"
 #include "data/loader_bench.h"
 #include "recipe/make_plan.h"
 

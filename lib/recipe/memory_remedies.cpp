@@ -1,6 +1,6 @@
 #include "recipe/memory_remedies.h"
 
-#include "base/counted.h"
+#include "base/units.h"
 #include "recipe/make_plan.h"
 #include "recipe/recipe_io.h"
 

@@ -1,6 +1,6 @@
 #include "recipe/plain_plan.h"
 
-#include "base/counted.h"
+#include "base/units.h"
 #include "data/evaluation_transforms.h"
 #include "data/formats/text/text_dataset.h"
 #include "device/device.h"

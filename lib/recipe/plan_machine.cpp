@@ -1,11 +1,10 @@
 #include "recipe/plan_machine.h"
 
-#include "base/counted.h"
 #include "base/units.h"
 #include "comm/nccl_environment.h"
 #include "data/formats/text/text_dataset.h"
 #include "device/process.h"
-#include "roofline/data_sheet.h"
+#include "roofline/roofline.h"
 #include "train/observe/memory_report.h"
 #include "train/parameter_store.h"
 

@@ -1,7 +1,7 @@
 #include "recipe/plan_text.h"
 
 #include "base/bar_plot.h"
-#include "base/counted.h"
+#include "base/units.h"
 #include "data/formats/text/text_dataset.h"
 #include "data/on_device/device_dataset.h"
 #include "recipe/plan_machine.h"

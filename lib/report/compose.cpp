@@ -4,7 +4,7 @@
 #include "report/recipe_differences.h"
 #include "report/sections.h"
 
-#include "base/counted.h"
+#include "base/units.h"
 
 #include <fmt/format.h>
 

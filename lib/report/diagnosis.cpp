@@ -1,6 +1,6 @@
 #include "report/diagnosis.h"
 
-#include "base/counted.h"
+#include "base/units.h"
 #include "report/number_text.h"
 
 #include <fmt/format.h>

@@ -1,6 +1,6 @@
 #include "report/figures.h"
 
-#include "base/counted.h"
+#include "base/units.h"
 #include "report/sources.h"
 
 #include <fmt/format.h>

@@ -1,6 +1,6 @@
 #include "report/html.h"
 
-#include "config/utf8.h"
+#include "config/tree.h"
 
 #include <algorithm>
 

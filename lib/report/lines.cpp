@@ -1,7 +1,7 @@
 #include "report/lines.h"
 
-#include "base/counted.h"
 #include "base/error.h"
+#include "base/units.h"
 
 #include <simdjson.h>
 

@@ -1,6 +1,5 @@
 #include "report/number_text.h"
 
-#include "base/counted.h"
 #include "base/units.h"
 
 #include <fmt/format.h>

@@ -1,8 +1,8 @@
 #include "report/sources.h"
 
-#include "base/counted.h"
 #include "base/error.h"
 #include "base/files.h"
+#include "base/units.h"
 #include "config/outline.h"
 #include "config/problems.h"
 #include "config/tree.h"

@@ -1,6 +1,6 @@
 #include "roofline/measure_exchanges.h"
 
-#include "base/counted.h"
+#include "base/units.h"
 #include "device/device.h"
 #include "device/stream.h"
 #include "device/tensor.h"

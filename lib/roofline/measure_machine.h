@@ -28,4 +28,15 @@ struct MeasureMachine {
 /// stopped before the end.
 std::optional<Roofline> measure_machine(c10::Device device, const RooflineKey& key, const MeasureMachine& options);
 
+// Times pieces of work on a device.
+
+struct TimingLimits {
+  double seconds = 1;   ///< stop repeating after this time; the work runs at least twice
+  double one_s = 0.02;  ///< work that takes less is repeated until one measurement takes this long
+};
+
+/// Seconds of one call of `work`: the shortest of several measurements, after one call that is not measured. On a GPU
+/// `work` queues work, and the time is the device's.
+double shortest_s(c10::Device device, const std::function<void()>& work, const TimingLimits& limits = {});
+
 }  // namespace trainopt

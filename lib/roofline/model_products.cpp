@@ -3,7 +3,7 @@
 #include "device/differentiable.h"
 #include "device/meta_device.h"
 #include "device/tensor.h"
-#include "roofline/timing.h"
+#include "roofline/measure_machine.h"
 
 #include <ATen/core/grad_mode.h>
 

@@ -9,6 +9,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace trainopt {
@@ -67,5 +68,11 @@ std::filesystem::path roofline_file(const std::filesystem::path& cache, const Ro
 std::optional<Roofline> stored_roofline(const std::filesystem::path& cache, const RooflineKey& key);
 /// Replaces the file. Throws UserError(storage).
 void store(const std::filesystem::path& cache, const Roofline& roofline);
+
+// Peaks that vendors state.
+
+/// FLOP/s of dense products of this element type ("float32", "TF32", "bfloat16", "float16") on the device with exactly
+/// this name; null for any other. From NVIDIA's data sheets, whose figures with sparsity are halved.
+std::optional<double> data_sheet_flops_per_s(std::string_view device, std::string_view type);
 
 }  // namespace trainopt

@@ -3,7 +3,7 @@
 #include "base/error.h"
 #include "base/philox.h"
 #include "statistics/spread.h"
-#include "statistics/student.h"
+#include "statistics/welch.h"
 
 #include <algorithm>
 #include <cmath>

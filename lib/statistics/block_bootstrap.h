@@ -1,7 +1,7 @@
 // Throughput of one run, whose step times are autocorrelated (clocks, caches and other programs change slowly).
 #pragma once
 
-#include "statistics/interval.h"
+#include "statistics/spread.h"
 
 #include <cstdint>
 #include <optional>

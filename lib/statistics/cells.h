@@ -1,7 +1,7 @@
 // Multiple comparisons: many small comparisons judged together, such as the cells of an ablation.
 #pragma once
 
-#include "statistics/interval.h"
+#include "statistics/spread.h"
 #include "statistics/verdict.h"
 
 #include <optional>

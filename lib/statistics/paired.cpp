@@ -2,7 +2,7 @@
 
 #include "base/error.h"
 #include "base/philox.h"
-#include "statistics/sign_patterns.h"
+#include "statistics/sign_flips.h"
 #include "statistics/spread.h"
 
 #include <algorithm>

@@ -1,7 +1,7 @@
 // Confidence interval of the true difference from paired blocks, without a model of the noise.
 #pragma once
 
-#include "statistics/interval.h"
+#include "statistics/spread.h"
 
 #include <cstdint>
 #include <optional>

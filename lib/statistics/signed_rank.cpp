@@ -2,7 +2,7 @@
 
 #include "base/error.h"
 #include "statistics/spread.h"
-#include "statistics/student.h"
+#include "statistics/welch.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,7 +1,7 @@
 // The centre of paired differences, robust to outliers and without a model of the noise.
 #pragma once
 
-#include "statistics/interval.h"
+#include "statistics/spread.h"
 
 #include <optional>
 #include <span>

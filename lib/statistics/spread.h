@@ -1,13 +1,21 @@
 // Mean, standard deviation and order statistics.
 #pragma once
 
-#include "statistics/interval.h"
-
 #include <cstddef>
 #include <span>
 #include <vector>
 
 namespace trainopt {
+
+// A confidence interval: contains an unknown number with a stated probability.
+
+/// Closed; low ≤ high.
+struct Interval {
+  double low = 0, high = 0;
+
+  bool contains(double value) const { return low <= value && value <= high; }
+  friend bool operator==(const Interval&, const Interval&) = default;
+};
 
 /// The arithmetic mean of at least one value.
 double mean_of(std::span<const double> values);

@@ -1,7 +1,7 @@
 // Which of two recipes reaches a target sooner, from runs of both with the same seeds, some of which never reach it.
 #pragma once
 
-#include "statistics/interval.h"
+#include "statistics/spread.h"
 
 #include <cstdint>
 #include <optional>

@@ -1,8 +1,8 @@
 // From measurements to a verdict, and when there are enough of them.
 #pragma once
 
-#include "statistics/interval.h"
 #include "statistics/sign_flips.h"
+#include "statistics/spread.h"
 
 #include <cstdint>
 #include <optional>

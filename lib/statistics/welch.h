@@ -1,7 +1,7 @@
 // The difference of two means from separate samples whose variances may differ.
 #pragma once
 
-#include "statistics/interval.h"
+#include "statistics/spread.h"
 
 #include <cstdint>
 #include <optional>
@@ -22,5 +22,16 @@ double mean_half_width(double sd, int64_t count, double level);
 /// About how many values each sample needs to find or rule out a difference of `effect` (> 0): with a chance of 90 %
 /// the interval of equal means lies within ±effect on the side that matters. `sd_a`, `sd_b`: of one value.
 int64_t welch_values_needed(double sd_a, double sd_b, double level, double effect);
+
+// Student's t and the normal distribution.
+
+/// P(T > t) of Student's t with `degrees` > 0 degrees of freedom, by the continued fraction of the incomplete beta
+/// function (Abramowitz and Stegun 26.5.8, 26.7.1).
+double student_tail(double t, double degrees);
+
+/// The value that Student's t exceeds with probability `tail` in (0, 1/2].
+double student_quantile(double tail, double degrees);
+/// The same for the normal distribution.
+double normal_quantile(double tail);
 
 }  // namespace trainopt

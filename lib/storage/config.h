@@ -3,6 +3,9 @@
 
 #include "config/describe.h"
 
+#include <map>
+#include <string>
+
 namespace trainopt {
 
 struct StorageConfig {
@@ -35,5 +38,9 @@ void describe(V& v, StorageConfig& c) {
           in_range(0.1, 3600));
   v.field("retries", c.retries, "Further attempts of a request that failed for a passing reason.", in_range(0, 100));
 }
+
+// Environment variables, which app/ reads and passes on.
+
+using Variables = std::map<std::string, std::string>;  ///< by name
 
 }  // namespace trainopt

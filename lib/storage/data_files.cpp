@@ -1,6 +1,5 @@
 #include "storage/data_files.h"
 
-#include "base/counted.h"
 #include "base/error.h"
 #include "base/file_calls.h"
 #include "base/units.h"

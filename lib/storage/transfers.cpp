@@ -1,6 +1,6 @@
 #include "storage/transfers.h"
 
-#include "base/blocked_signals.h"
+#include "base/signals.h"
 
 #include <chrono>
 

@@ -1,6 +1,5 @@
 #include "trace/analysis.h"
 
-#include "base/counted.h"
 #include "base/error.h"
 #include "base/units.h"
 #include "trace/event_reader.h"

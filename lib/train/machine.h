@@ -5,7 +5,7 @@
 #include "comm/config.h"
 #include "metrics/hardware/gpu_trouble.h"
 #include "roofline/roofline.h"
-#include "storage/variables.h"
+#include "storage/config.h"
 
 #include <c10/core/Device.h>
 

@@ -1,4 +1,3 @@
-#include "base/counted.h"
 #include "base/host_name.h"
 #include "base/log.h"
 #include "base/units.h"

@@ -4,10 +4,11 @@
 #include "base/json.h"
 #include "optimizations/info.h"
 #include "recipe/recipe_io.h"
-#include "statistics/interval.h"
+#include "statistics/spread.h"
 #include "statistics/verdict.h"
 
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -106,5 +107,10 @@ Json to_json(const Tuning& tuning);
 Tuning tuning_from(const Json& json);
 /// {what, change, estimated_ratio, exactness, evidence}, as in the advice of a run's summary.
 Candidate candidate_from(const Json& advice);
+
+// A recipe's text with a comment at each changed line.
+
+/// `yaml`: a resolved recipe (recipe_yaml()). `comments`: by key, "data.num_workers"; one line each.
+std::string annotated(const std::string& yaml, const std::map<std::string, std::string>& comments);
 
 }  // namespace trainopt

@@ -1,6 +1,6 @@
 #include "compare/numbers/numerics_output.h"
 
-#include "base/counted.h"
+#include "base/units.h"
 #include "compare/arms/local_arm.h"
 #include "compare/numbers/numerics.h"
 

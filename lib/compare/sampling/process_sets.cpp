@@ -1,7 +1,7 @@
 #include "compare/sampling/process_sets.h"
 
-#include "base/counted.h"
 #include "base/philox.h"
+#include "base/units.h"
 #include "compare/sampling/turn_taker.h"
 #include "metrics/format.h"
 #include "statistics/sign_flips.h"

@@ -1,7 +1,6 @@
 #include "data/on_device/device_dataset.h"
 
 #include "base/clock.h"
-#include "base/counted.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/units.h"

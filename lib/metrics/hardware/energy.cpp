@@ -1,6 +1,6 @@
 #include "metrics/hardware/energy.h"
 
-#include "base/counted.h"
+#include "base/units.h"
 #include "metrics/hardware/nvml.h"
 
 #include <fmt/format.h>

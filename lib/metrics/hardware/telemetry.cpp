@@ -1,7 +1,7 @@
 #include "metrics/hardware/telemetry.h"
 
-#include "base/blocked_signals.h"
 #include "base/log.h"
+#include "base/signals.h"
 #include "device/device.h"
 #include "metrics/format.h"
 #include "metrics/hardware/nvml.h"

@@ -1,7 +1,6 @@
 #include "optimizations/activation_checkpointing/activation_checkpointing.h"
 
 #include "base/clock.h"
-#include "base/counted.h"
 #include "base/units.h"
 #include "device/autocast.h"
 #include "device/differentiable.h"

@@ -1,6 +1,6 @@
 #include "optimizations/attention/attention.h"
 
-#include "base/counted.h"
+#include "base/units.h"
 #include "kernels/attention/attention.h"
 #include "train/plan.h"
 

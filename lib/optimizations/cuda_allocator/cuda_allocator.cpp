@@ -1,6 +1,6 @@
 #include "optimizations/cuda_allocator/cuda_allocator.h"
 
-#include "base/counted.h"
+#include "base/units.h"
 #include "device/device_allocator.h"
 #include "optimizations/info.h"
 #include "train/plan.h"

@@ -1,6 +1,6 @@
 #include "optimizations/device_cache/device_cache.h"
 
-#include "base/counted.h"
+#include "base/units.h"
 #include "data/on_device/device_dataset.h"
 #include "train/plan.h"
 

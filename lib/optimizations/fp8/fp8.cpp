@@ -1,6 +1,6 @@
 #include "optimizations/fp8/fp8.h"
 
-#include "base/counted.h"
+#include "base/units.h"
 #include "optimizations/fp8/amax_history.h"
 #include "optimizations/fp8/linear.h"
 #include "optimizations/info.h"

@@ -1,6 +1,6 @@
 #include "optimizations/fused_optimizer/fused_optimizer.h"
 
-#include "base/counted.h"
+#include "base/units.h"
 #include "device/cuda_library.h"
 #include "kernels/meta.h"
 #include "optimizations/fused_optimizer/fused_update.h"

@@ -1,6 +1,6 @@
 #include "optimizations/host_allocator/host_allocator.h"
 
-#include "base/counted.h"
+#include "base/units.h"
 #include "train/plan.h"
 
 namespace trainopt::host_allocator {

@@ -1,6 +1,6 @@
 #include "optimizations/loading/loading.h"
 
-#include "base/counted.h"
+#include "base/units.h"
 #include "train/plan.h"
 
 namespace trainopt::loading {

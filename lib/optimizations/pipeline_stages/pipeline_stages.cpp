@@ -1,7 +1,7 @@
 #include "optimizations/pipeline_stages/pipeline_stages.h"
 
-#include "base/counted.h"
 #include "base/error.h"
+#include "base/units.h"
 #include "optimizations/pipeline_stages/pipeline_runner.h"
 #include "train/plan.h"
 

@@ -1,6 +1,5 @@
 #include "optimizations/precision/precision.h"
 
-#include "base/counted.h"
 #include "base/units.h"
 #include "model/chosen_parameters.h"
 #include "optimizations/info.h"

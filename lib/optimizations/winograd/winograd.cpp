@@ -1,6 +1,6 @@
 #include "optimizations/winograd/winograd.h"
 
-#include "base/counted.h"
+#include "base/units.h"
 #include "device/autocast.h"
 #include "device/tensor.h"
 #include "kernels/winograd/autograd.h"

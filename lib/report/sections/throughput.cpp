@@ -1,4 +1,4 @@
-#include "base/counted.h"
+#include "base/units.h"
 #include "report/charts.h"
 #include "report/figures.h"
 #include "report/number_text.h"

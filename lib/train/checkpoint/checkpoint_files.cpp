@@ -1,10 +1,9 @@
 #include "train/checkpoint/checkpoint_files.h"
 
-#include "base/blocked_signals.h"
 #include "base/files.h"
 #include "base/log.h"
+#include "base/signals.h"
 #include "checkpoint/draft.h"
-#include "checkpoint/hidden_names.h"
 #include "checkpoint/store.h"
 #include "device/device.h"
 #include "device/memory.h"

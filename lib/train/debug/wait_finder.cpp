@@ -1,7 +1,7 @@
 #include "train/debug/wait_finder.h"
 
 #include "base/clock.h"
-#include "base/counted.h"
+#include "base/units.h"
 #include "device/sync_reports.h"
 #include "device/tensor.h"
 #include "train/observe/observed_step.h"

@@ -1,6 +1,5 @@
 #include "train/observe/memory_findings.h"
 
-#include "base/counted.h"
 #include "base/units.h"
 
 #include <algorithm>

@@ -1,9 +1,9 @@
 #include "train/observe/profiler.h"
 
-#include "base/counted.h"
 #include "base/error.h"
 #include "base/files.h"
 #include "base/log.h"
+#include "base/units.h"
 #include "comm/communicator.h"
 #include "device/device.h"
 #include "device/profiler_recording.h"

@@ -1,7 +1,7 @@
 #include "base/mapped_file.h"
 
-#include "base/blocked_signals.h"
 #include "base/files.h"
+#include "base/signals.h"
 #include "support/catch.h"
 #include "support/sanitized.h"
 #include "support/temporary_folder.h"

@@ -1,8 +1,8 @@
 #include "metrics/watchdog.h"
 
-#include "base/blocked_signals.h"
 #include "base/file_calls.h"
 #include "base/json.h"
+#include "base/signals.h"
 #include "support/catch.h"
 #include "support/sanitized.h"
 #include "support/temporary_folder.h"

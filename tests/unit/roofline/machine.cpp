@@ -1,6 +1,5 @@
 // Peaks of the machine: measured, kept, and found again.
 #include "base/files.h"
-#include "roofline/data_sheet.h"
 #include "roofline/measure_machine.h"
 #include "roofline/roofline.h"
 #include "support/temporary_folder.h"

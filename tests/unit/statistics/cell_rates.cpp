@@ -1,7 +1,7 @@
 // Error rates of the cells of an ablation, judged together. Sizes and tables as in rates.cpp.
 #include "simulate.h"
 #include "statistics/cells.h"
-#include "statistics/student.h"
+#include "statistics/welch.h"
 #include "support/catch.h"
 
 #include <cmath>

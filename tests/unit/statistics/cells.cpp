@@ -1,7 +1,7 @@
 #include "statistics/cells.h"
 
 #include "simulate.h"
-#include "statistics/student.h"
+#include "statistics/welch.h"
 #include "support/catch.h"
 
 #include <cmath>

@@ -1,4 +1,4 @@
-#include "statistics/student.h"
+#include "statistics/welch.h"
 
 #include "base/error.h"
 #include "support/catch.h"

@@ -3,7 +3,6 @@
 #include "base/error.h"
 #include "base/philox.h"
 #include "statistics/spread.h"
-#include "statistics/student.h"
 #include "support/catch.h"
 
 #include <cmath>

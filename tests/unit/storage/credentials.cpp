@@ -1,7 +1,6 @@
 // Tests where credentials are found, in which order, and that no message contains one.
 #include "base/error.h"
 #include "storage/s3/credentials.h"
-#include "storage/s3/profile.h"
 #include "support/catch.h"
 #include "support/temporary_folder.h"
 

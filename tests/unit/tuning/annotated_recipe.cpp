@@ -1,5 +1,5 @@
 // Comments at the changed lines of a recipe.
-#include "tuning/annotated_recipe.h"
+#include "tuning/tuner.h"
 
 #include "recipe/recipe_io.h"
 

@@ -1,7 +1,7 @@
 #include "data/formats/packed/packed_file.h"
 
-#include "base/counted.h"
 #include "base/error.h"
+#include "base/units.h"
 #include "data/formats/shards.h"
 #include "data/image/image.h"
 

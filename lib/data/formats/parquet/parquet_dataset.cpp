@@ -1,7 +1,7 @@
 // The data set of Parquet files.
 #include "base/checksum.h"
-#include "base/counted.h"
 #include "base/error.h"
+#include "base/units.h"
 #include "data/dataset.h"
 #include "data/formats/parquet/held_groups.h"
 #include "data/formats/parquet/parquet_file.h"

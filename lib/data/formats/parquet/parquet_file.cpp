@@ -1,6 +1,5 @@
 #include "data/formats/parquet/parquet_file.h"
 
-#include "base/counted.h"
 #include "base/error.h"
 #include "base/json.h"
 #include "base/units.h"

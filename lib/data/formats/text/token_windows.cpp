@@ -1,5 +1,5 @@
-#include "base/counted.h"
 #include "base/error.h"
+#include "base/units.h"
 #include "data/formats/shards.h"
 #include "data/formats/text/text_dataset.h"
 #include "data/formats/text/token_file.h"

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstddef>
+#include <exception>
+#include <string>
 #include <system_error>
 #include <thread>
 #include <vector>
@@ -19,5 +21,12 @@ void with_helping_threads(size_t more, const Work& work) {
   }
   work();
 }
+
+// What the system says when it starts no more threads.
+
+/// Whether the error is that of std::thread or std::async for want of threads.
+bool is_out_of_threads(const std::exception& error);
+/// One sentence with the limits of this user and of this control group.
+std::string out_of_threads_text();
 
 }  // namespace trainopt

@@ -1,4 +1,4 @@
-#include "base/out_of_threads.h"
+#include "base/threads.h"
 
 #include <fmt/format.h>
 #include <sys/resource.h>
