@@ -4,7 +4,7 @@
 #include "base/json.h"
 #include "device/device_allocator.h"
 #include "device/tensor.h"
-#include "kernels/attention/autograd.h"
+#include "kernels/attention/attention.h"
 #include "metrics/summary.h"
 
 #include <ATen/ops/scaled_dot_product_attention.h>

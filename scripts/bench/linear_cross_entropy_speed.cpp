@@ -6,7 +6,7 @@
 #include "base/json.h"
 #include "device/device_allocator.h"
 #include "device/tensor.h"
-#include "kernels/linear_cross_entropy/autograd.h"
+#include "kernels/linear_cross_entropy/linear_cross_entropy.h"
 #include "metrics/summary.h"
 
 #include <torch/csrc/autograd/autograd.h>

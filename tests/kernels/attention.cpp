@@ -1,5 +1,5 @@
 // Tests the CPU kernels of attention against their reference, and against libtorch's attention and its gradients.
-#include "kernels/attention/autograd.h"
+#include "kernels/attention/attention.h"
 #include "kernels/layer_norm_checks.h"
 
 #include <ATen/Parallel.h>

@@ -5,12 +5,12 @@
 #include "kernels/head/device.cuh"
 #include "kernels/head/launched.h"
 #include "kernels/head_checks.h"
-#include "kernels/norm/autograd.h"
 #include "kernels/norm/device.cuh"
 #include "kernels/norm/launched.h"
-#include "kernels/pool/autograd.h"
+#include "kernels/norm/norm.h"
 #include "kernels/pool/device.cuh"
 #include "kernels/pool/launched.h"
+#include "kernels/pool/pool.h"
 #include "kernels/pool_checks.h"
 
 #include <array>

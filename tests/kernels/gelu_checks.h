@@ -2,7 +2,7 @@
 // and size, and libtorch's GELU and its gradients.
 #pragma once
 
-#include "kernels/gelu/autograd.h"
+#include "kernels/gelu/gelu.h"
 #include "kernels/layer_norm_checks.h"
 
 #include <cmath>

@@ -2,7 +2,7 @@
 // and size, and losses and gradients match libtorch.
 #pragma once
 
-#include "kernels/head/autograd.h"
+#include "kernels/head/head.h"
 #include "kernels/norm_checks.h"
 
 #include <torch/csrc/autograd/autograd.h>

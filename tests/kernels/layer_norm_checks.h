@@ -3,7 +3,7 @@
 #pragma once
 
 #include "kernels/head_checks.h"
-#include "kernels/layer_norm/autograd.h"
+#include "kernels/layer_norm/layer_norm.h"
 
 namespace trainopt::test {
 

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "device/tensor.h"
-#include "kernels/linear_cross_entropy/autograd.h"
+#include "kernels/linear_cross_entropy/linear_cross_entropy.h"
 #include "support/catch.h"
 
 #include <torch/csrc/autograd/autograd.h>

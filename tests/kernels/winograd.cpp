@@ -3,9 +3,9 @@
 #include "base/error.h"
 #include "device/tensor.h"
 #include "kernels/cpu/by_type.h"
-#include "kernels/winograd/autograd.h"
 #include "kernels/products/cpu/product_loops.h"
 #include "kernels/winograd/cpu/tile_loops.h"
+#include "kernels/winograd/winograd.h"
 #include "support/catch.h"
 
 #include <ATen/Parallel.h>

@@ -55,4 +55,9 @@ const AttentionKernels& cpu_attention_kernels();
 /// One for each vector width of this CPU, the widest last.
 std::vector<const AttentionKernels*> all_cpu_attention_kernels();
 
+// Attention, differentiable with respect to queries, keys and values. Double backward is unsupported.
+
+/// Inputs whose heads are not contiguous are copied. `kernels` must outlive the graph.
+at::Tensor attention(const AttentionInputs& inputs, const AttentionKernels& kernels);
+
 }  // namespace trainopt::kernels

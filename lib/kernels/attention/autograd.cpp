@@ -1,4 +1,4 @@
-#include "kernels/attention/autograd.h"
+#include "kernels/attention/attention.h"
 
 #include "device/differentiable.h"
 

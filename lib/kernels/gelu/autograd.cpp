@@ -1,4 +1,4 @@
-#include "kernels/gelu/autograd.h"
+#include "kernels/gelu/gelu.h"
 
 #include "device/differentiable.h"
 #include "device/tensor.h"

@@ -44,4 +44,9 @@ std::vector<const GeluKernels*> all_cpu_gelu_kernels();
 /// For GPUs, on the device's current stream; nullptr without libtrainopt_cuda.so. Touches no GPU before it is used.
 const GeluKernels* cuda_gelu_kernels();
 
+// Bias and GELU, differentiable with respect to both inputs. Double backward is unsupported.
+
+/// GeluKernels::forward(). An x that is not contiguous is copied. `kernels` must outlive the graph.
+at::Tensor bias_gelu(const at::Tensor& x, const at::Tensor& bias, Gelu form, const GeluKernels& kernels);
+
 }  // namespace trainopt::kernels

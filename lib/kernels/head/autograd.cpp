@@ -1,4 +1,4 @@
-#include "kernels/head/autograd.h"
+#include "kernels/head/head.h"
 
 #include "device/differentiable.h"
 #include "device/tensor.h"

@@ -60,4 +60,14 @@ std::vector<const HeadKernels*> all_cpu_head_kernels();
 /// For GPUs, on the device's current stream; nullptr without libtrainopt_cuda.so. Touches no GPU before it is used.
 const HeadKernels* cuda_head_kernels();
 
+// The average pool and the loss, differentiable with respect to images and logits. Double backward is unsupported.
+
+/// HeadKernels::mean(). Converts inputs that are not channels-last. `kernels` must outlive the graph.
+at::Tensor average_pool(const at::Tensor& input, const HeadKernels& kernels);
+
+/// The mean loss over the batch, differentiable with respect to `logits` once: libtorch refuses a second backward.
+/// `kernels` must outlive the graph.
+at::Tensor cross_entropy(const at::Tensor& logits, const at::Tensor& target, double smoothing,
+                         const HeadKernels& kernels);
+
 }  // namespace trainopt::kernels

@@ -1,4 +1,4 @@
-#include "kernels/layer_norm/autograd.h"
+#include "kernels/layer_norm/layer_norm.h"
 
 #include "device/differentiable.h"
 #include "device/tensor.h"

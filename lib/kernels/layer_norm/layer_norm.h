@@ -73,4 +73,18 @@ std::vector<const LayerNormKernels*> all_cpu_layer_norm_kernels();
 /// For GPUs, on the device's current stream; nullptr without libtrainopt_cuda.so. Touches no GPU before it is used.
 const LayerNormKernels* cuda_layer_norm_kernels();
 
+// Layer norm, differentiable with respect to its inputs, weight and bias. Double backward is unsupported.
+
+struct AddedAndNormalized {
+  at::Tensor sum, normalized;
+};
+
+/// residual + branch, and its layer norm of the given type. Inputs that are not contiguous are copied. `kernels` must
+/// outlive the graph.
+AddedAndNormalized add_layer_norm(const at::Tensor& residual, const at::Tensor& branch, const LayerNormParameters& norm,
+                                  at::ScalarType type, const LayerNormKernels& kernels);
+/// The same without a branch.
+at::Tensor layer_norm(const at::Tensor& input, const LayerNormParameters& norm, at::ScalarType type,
+                      const LayerNormKernels& kernels);
+
 }  // namespace trainopt::kernels

@@ -1,4 +1,4 @@
-#include "kernels/linear_cross_entropy/autograd.h"
+#include "kernels/linear_cross_entropy/linear_cross_entropy.h"
 
 #include "device/differentiable.h"
 #include "device/tensor.h"

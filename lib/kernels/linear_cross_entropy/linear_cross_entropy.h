@@ -72,4 +72,13 @@ std::vector<const LinearCrossEntropyKernels*> all_cpu_linear_cross_entropy_kerne
 /// For GPUs, on the device's current stream; nullptr without libtrainopt_cuda.so. Touches no GPU before it is used.
 const LinearCrossEntropyKernels* cuda_linear_cross_entropy_kernels();
 
+// The loss of a language model's last layer, differentiable with respect to hidden states and weight.
+
+/// The mean loss over the rows that count, computed with hidden states and weight of type `type`, to which others are
+/// converted. Gradients are computed with the loss, if they are enabled and an input requires one; each is rounded
+/// once, to its input's own type. Backward multiplies them by the upstream gradient in place, so libtorch refuses a
+/// second one. Inputs that are not contiguous are copied. `kernels` must outlive the graph.
+at::Tensor linear_cross_entropy(const at::Tensor& hidden, const at::Tensor& weight, const at::Tensor& target,
+                                at::ScalarType type, const LinearCrossEntropyKernels& kernels);
+
 }  // namespace trainopt::kernels

@@ -1,4 +1,4 @@
-#include "kernels/norm/autograd.h"
+#include "kernels/norm/norm.h"
 
 #include "device/differentiable.h"
 #include "device/tensor.h"

@@ -9,6 +9,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <optional>
 #include <vector>
 
 namespace trainopt::kernels {
@@ -86,5 +87,13 @@ const NormKernels& cpu_norm_kernels();
 std::vector<const NormKernels*> all_cpu_norm_kernels(bool always_stream = false);
 /// For GPUs, on the device's current stream; nullptr without libtrainopt_cuda.so. Touches no GPU before it is used.
 const NormKernels* cuda_norm_kernels();
+
+// Batch-norm in training with optional addition and ReLU, differentiable with respect to input, weight, bias and
+// residual. Double backward is unsupported.
+
+/// Normalises by the statistics of the batch and updates the running statistics. Converts inputs that are not
+/// channels-last. `norm` is used only during the call; `kernels` must outlive the graph.
+at::Tensor normalize(const at::Tensor& input, const NormParameters& norm, const std::optional<at::Tensor>& residual,
+                     bool relu, const NormKernels& kernels);
 
 }  // namespace trainopt::kernels

@@ -1,4 +1,4 @@
-#include "kernels/pool/autograd.h"
+#include "kernels/pool/pool.h"
 
 #include "device/differentiable.h"
 #include "device/tensor.h"

@@ -38,4 +38,11 @@ std::vector<const PoolKernels*> all_cpu_pool_kernels(bool always_stream = false)
 /// For GPUs, on the device's current stream; nullptr without libtrainopt_cuda.so. Touches no GPU before it is used.
 const PoolKernels* cuda_pool_kernels();
 
+// Batch-norm in training followed by ReLU and the stem's max-pool, differentiable with respect to input, weight and
+// bias. Double backward is unsupported.
+
+/// Like normalize() (norm/autograd.h). Both kernels must outlive the graph.
+at::Tensor normalize_and_pool(const at::Tensor& input, const NormParameters& norm, const NormKernels& norms,
+                              const PoolKernels& pools);
+
 }  // namespace trainopt::kernels

@@ -37,4 +37,10 @@ at::Tensor input_gradient(const at::Tensor& output_gradient, const at::Tensor& w
 at::Tensor weight_gradient(const at::Tensor& output_gradient, const at::Tensor& input, at::ScalarType type,
                            Products products = Products::full);
 
+// Winograd's convolution, differentiable with respect to input and weight. Double backward is unsupported.
+
+/// Like convolution(). Backward computes only the gradients that are needed.
+at::Tensor differentiable_convolution(const at::Tensor& input, const at::Tensor& weight,
+                                      Products products = Products::full);
+
 }  // namespace trainopt::kernels::winograd

@@ -6,14 +6,14 @@
 #include "device/differentiable.h"
 #include "device/product.h"
 #include "device/tensor.h"
-#include "kernels/attention/autograd.h"
-#include "kernels/gelu/autograd.h"
-#include "kernels/head/autograd.h"
-#include "kernels/layer_norm/autograd.h"
-#include "kernels/linear_cross_entropy/autograd.h"
+#include "kernels/attention/attention.h"
+#include "kernels/gelu/gelu.h"
+#include "kernels/head/head.h"
+#include "kernels/layer_norm/layer_norm.h"
+#include "kernels/linear_cross_entropy/linear_cross_entropy.h"
 #include "kernels/meta.h"
-#include "kernels/norm/autograd.h"
-#include "kernels/pool/autograd.h"
+#include "kernels/norm/norm.h"
+#include "kernels/pool/pool.h"
 
 #include <ATen/Parallel.h>
 #include <ATen/record_function.h>

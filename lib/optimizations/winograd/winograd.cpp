@@ -3,7 +3,6 @@
 #include "base/units.h"
 #include "device/autocast.h"
 #include "device/tensor.h"
-#include "kernels/winograd/autograd.h"
 #include "kernels/winograd/tiles.h"
 #include "kernels/winograd/winograd.h"
 #include "train/plan.h"
