@@ -1,11 +1,22 @@
 #include "app/compare_output.h"
 
-#include "base/log.h"
+#include "app/measure_session.h"
 #include "app/report_page.h"
+#include "app/run_directory.h"
+#include "app/run_plan.h"
 #include "app/signals.h"
+#include "app/version.h"
+#include "base/log.h"
 #include "base/print.h"
+#include "compare/bundle.h"
+#include "compare/each_values.h"
+#include "compare/rotation.h"
+#include "compare/rotation_json.h"
+#include "compare/rotation_text.h"
 
+#include <cmath>
 #include <cstdio>
+#include <map>
 
 namespace trainopt {
 
@@ -26,6 +37,165 @@ int end_comparison(const std::filesystem::path& folder, const CompareOutput& out
   write_own_report(folder);
   if (!failure.empty()) throw UserError(failure, failure_code);
   return stop_signal() != 0 ? 128 + stop_signal() : code;
+}
+
+namespace fs = std::filesystem;
+namespace {
+
+/// One recipe for each value. Throws UserError if two of them are the same.
+std::vector<Recipe> recipes_of(const EachArguments& arguments, const EachValues& each, int64_t ranks) {
+  std::vector<Recipe> recipes;
+  std::map<std::string, std::string> value_of;  // by the resolved recipe
+  for (const std::string& value : each.values) {
+    Sources sources = arguments.sources;
+    sources.overrides.push_back(fmt::format("{}={}", each.key, value));
+    recipes.push_back(load_recipe(sources, ranks).recipe);
+    const auto [same, is_new] = value_of.emplace(recipe_yaml(recipes.back()), value);
+    if (!is_new)
+      throw UserError(
+          fmt::format("two values of {} give the same recipe; name one: {} and {}", each.key, same->second, value));
+  }
+  refuse_profiler_alone(recipes);
+  return recipes;
+}
+
+/// No pair of arms may need more confidence than the verdict of two arms can give (MeasureOptions::options).
+void require_possible_level(double level, size_t arms) {
+  constexpr double kLeastError = 1e-4;
+  const auto pairs = static_cast<double>(pairs_of(arms).size());
+  if (1 - pair_level(level, arms) < kLeastError * (1 - 1e-9))
+    throw UserError(fmt::format("--level is too high for {} arms; the highest possible is {:.2f}%: {:g}%", arms,
+                                std::floor(1e4 * (1 - pairs * kLeastError)) / 100, 100 * level));
+}
+
+int print_rotation(const Rotation& rotation, const CompareOutput& output, bool color) {
+  const GateResult gate =
+      output.gate.judge([&](const GateRule& rule) { return decide_all(rule, evidence_of(rotation)); });
+  return gate.print(to_json(rotation, false), rotation_markdown(rotation), rotation_text(rotation, color),
+                    output.form(), color);
+}
+
+std::string job_of(const Sources& sources) {
+  std::vector<std::string> words{sources.files.front().string()};
+  words.insert(words.end(), sources.overrides.begin(), sources.overrides.end());
+  return fmt::format("{}", fmt::join(words, " "));
+}
+
+/// The arms without their folders. Throws for an arm that cannot run here.
+ArmsToRotate arms_of_each(const EachArguments& arguments, const EachValues& each, const std::vector<Recipe>& recipes,
+                          const ArmFactory& factory) {
+  ArmsToRotate arms{.job = job_of(arguments.sources),
+                    .key = each.key,
+                    .names = each.values,
+                    .specs = {},
+                    .with_numbers = arguments.with_numbers};
+  std::vector<Plan> plans;
+  for (const Recipe& recipe : recipes) {
+    arms.specs.push_back({.recipe = recipe, .folder = {}, .without = {}, .batch_seed = {}});
+    if (&recipe == &recipes.back()) arms.specs.back().faults = arguments.faults;
+    plans.push_back(factory.plan(arms.specs.back()));
+  }
+  arms.host = arguments.own_processes ? ArmHost::own_process : host_of(plans);
+  return arms;
+}
+
+}  // namespace
+
+int compare_each(const EachArguments& arguments, const MeasureOptions& measure, const CompareOutput& output,
+                 const Environment& environment, const OutputOptions& console) {
+  const EachValues each = each_values(arguments.each);
+  CompareOptions options = measure.options();
+  options.warmup_steps = 0;
+  if (!arguments.with_noise_floor) options.noise_blocks = 0;
+  if (const auto rule = output.gate.rule()) options.boundary = rule->boundary();
+  require_possible_level(options.level, each.values.size());
+  const Launch launch = read_launch(environment);
+  const std::vector<Recipe> recipes = recipes_of(arguments, each, launch.position.ranks);
+  const MeasureJob job = measure_job(recipes);
+  for (const Recipe& recipe : recipes) options.warmup_steps = std::max(options.warmup_steps, recipe.bench.warmup_steps);
+  return run_measurement(launch, job, environment, [&](ArmFactory& factory, const Explain& explain) {
+    const auto until = measure.end();
+    warn_of_unused_profiler(recipes);
+    warn_of_unused_gpu(recipes.front(), this_machine(environment));
+    ArmsToRotate arms = arms_of_each(arguments, each, recipes, factory);
+    Recipe named = recipes.front();
+    named.name = "compare-" + named.name;
+    named.run_dir = output.run_dir.empty() ? std::nullopt : std::optional(output.run_dir);
+    const fs::path folder = fs::absolute(make_run_directory(named));  // an arm's recipe must not look like key=value
+    for (size_t i = 0; i < arms.specs.size(); ++i) arms.specs[i].folder = folder / fmt::format("arm-{}", i + 1);
+    const std::function write = [&](const Rotation& r) { write_bundle(folder, r, {kBuild.version, kBuild.commit}); };
+    std::optional<Rotation> result =
+        rotate(arms, options, until, factory, observer_of(console, explain), keep_with(write));
+    remove_first_steps(folder);
+    if (!result) {
+      log_warning("stopped before the arms were compared");
+      return 128 + stop_signal();
+    }
+    const int code = print_rotation(*result, output, colored_output(console));  // first, because the disk may be full
+    write(*result);
+    return end_comparison(folder, output, result->sampling.failure, result->sampling.failure_code, code);
+  });
+}
+
+int show_rotation(const fs::path& folder, const CompareOutput& output, bool color) {
+  return print_rotation(read_rotation(folder), output, color);
+}
+
+namespace fs = std::filesystem;
+namespace {
+
+int print_against(const Against& result, const CompareOutput& output, bool color) {
+  const GateResult gate =
+      output.gate.judge([&](const GateRule& rule) { return decide(rule, evidence_of(result, rule)); });
+  return gate.print(to_json(result, false), against_markdown(result), against_text(result, color), output.form(),
+                    color);
+}
+
+void refuse_numbers(const Gate& gate) {
+  if (const auto rule = gate.rule(); rule && rule->numbers)
+    throw UserError("--against compares speed alone: remove numbers from --fail-on");
+}
+
+/// On rank 0.
+int measure_and_print(const AgainstArguments& arguments, const CompareOptions& options, Clock::time_point until,
+                      const CompareOutput& output, ArmFactory& factory, const Observer& observer, bool color) {
+  const ProgramVersion version{kBuild.version, kBuild.commit};
+  StoredArm stored = read_stored_arm(arguments.stored, recipe_json(arguments.recipe));
+  ArmSpec spec{.recipe = arguments.recipe, .folder = {}, .without = {}, .batch_seed = {}};
+  require_same_ranks(stored, factory.plan(spec).position.ranks);  // throws before anything is created
+  Recipe named = arguments.recipe;
+  named.name = "against-" + named.name;
+  named.run_dir = output.run_dir.empty() ? std::nullopt : std::optional(output.run_dir);
+  const fs::path folder = fs::absolute(make_run_directory(named));
+  spec.folder = folder / "b";
+  const Against result = measure_against(std::move(stored), arguments.name, spec, measured_environment(version),
+                                         options, until, factory, observer);
+  remove_first_steps(folder);
+  const int code = print_against(result, output, color);  // first, because the disk may be full
+  write_bundle(folder, result, version);
+  return end_comparison(folder, output, result.sampling.failure, result.sampling.failure_code, code);
+}
+
+}  // namespace
+
+int compare_against(const AgainstArguments& arguments, const MeasureOptions& measure, const CompareOutput& output,
+                    const Environment& environment, const OutputOptions& console) {
+  refuse_numbers(output.gate);
+  CompareOptions options = measure.options();
+  options.warmup_steps = arguments.recipe.bench.warmup_steps;
+  const MeasureJob job = measure_job(std::array{arguments.recipe});
+  return run_measurement(read_launch(environment), job, environment, [&](ArmFactory& factory, const Explain& explain) {
+    const auto until = measure.end();
+    warn_of_unused_profiler(std::array{arguments.recipe});
+    warn_of_unused_gpu(arguments.recipe, this_machine(environment));
+    return measure_and_print(arguments, options, until, output, factory, observer_of(console, explain),
+                             colored_output(console));
+  });
+}
+
+int show_against(const fs::path& folder, const CompareOutput& output, bool color) {
+  refuse_numbers(output.gate);
+  return print_against(read_against(folder), output, color);
 }
 
 }  // namespace trainopt

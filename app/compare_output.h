@@ -1,16 +1,18 @@
 // What all comparisons share: how a result is printed, gated and kept.
 #pragma once
 
-#include "base/log.h"
 #include "app/arguments.h"
 #include "app/gate.h"
+#include "app/shared_options.h"
 #include "base/error.h"
+#include "base/log.h"
 #include "compare/baseline.h"
 
 #include <filesystem>
 #include <functional>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace trainopt {
 
@@ -41,5 +43,38 @@ std::function<void(const Result&)> keep_with(std::function<void(const Result&)> 
     }
   };
 }
+
+// trainopt compare RECIPE --each KEY=a,b,c: several arms in one rotation.
+
+struct EachArguments {
+  Sources sources;                  ///< one recipe and its overrides
+  std::string each;                 ///< "KEY=a,b,c"
+  std::vector<std::string> faults;  ///< injected into the last arm
+  bool own_processes = false, with_numbers = true, with_noise_floor = true;
+};
+
+/// Measures, prints and writes; returns the exit code. Throws UserError for a mistake in the arguments before anything
+/// is created, and the failure of an arm after its results are printed and written.
+int compare_each(const EachArguments& arguments, const MeasureOptions& measure, const CompareOutput& output,
+                 const Environment& environment, const OutputOptions& console);
+
+/// Prints a stored result of compare_each(), judged again. Returns the exit code.
+int show_rotation(const std::filesystem::path& folder, const CompareOutput& output, bool color);
+
+// trainopt compare RECIPE --against FILE: a fresh measurement against a stored one.
+
+struct AgainstArguments {
+  std::filesystem::path stored;
+  std::string name;  ///< of the recipe
+  Recipe recipe;
+};
+
+/// Measures the recipe, prints and writes the result. Returns the exit code. Throws UserError for a mistake in the
+/// arguments before anything is created, and the failure of an arm after its results are printed and written.
+int compare_against(const AgainstArguments& arguments, const MeasureOptions& measure, const CompareOutput& output,
+                    const Environment& environment, const OutputOptions& console);
+
+/// Prints a stored result of compare_against(), judged again. Returns the exit code.
+int show_against(const std::filesystem::path& folder, const CompareOutput& output, bool color);
 
 }  // namespace trainopt

@@ -1,12 +1,17 @@
 #include "app/run_directory.h"
 
+#include "app/signals.h"
+#include "base/error.h"
 #include "base/files.h"
+#include "base/log.h"
+#include "base/signals.h"
 #include "checkpoint/store.h"
 
 #include <algorithm>
 #include <ctime>
 
 namespace trainopt {
+
 namespace fs = std::filesystem;
 namespace {
 
@@ -108,6 +113,36 @@ fs::path make_run_directory(const Recipe& recipe) {
       throw UserError(fmt::format("cannot create the folder {}: {}", folder.string(), error.message()),
                       ExitCode::storage);
   }
+}
+
+namespace {
+constexpr double kLookSeconds = 1;
+}
+
+void FolderWatch::look() {
+  if (seconds_since(looked_at_) < kLookSeconds) return;
+  looked_at_ = Clock::now();
+  const auto name = folder_.name();
+  if (name == HeldFolder::Name::no_folder)
+    throw UserError(fmt::format("the run directory was removed while the run wrote to it: {}", run_dir_.string()),
+                    ExitCode::storage);
+  if (name == HeldFolder::Name::gone && !said_) {
+    said_ = true;
+    log_warning("the run directory {} was renamed; the run goes on in {}", run_dir_.string(), folder_.now().string());
+  }
+  if (name == HeldFolder::Name::taken && stop_signal() == 0) {
+    log_warning("{} is another folder now, so the run ends; it saves in its own, which is {}", run_dir_.string(),
+                folder_.now().string());
+    request_stop(kFolderTaken);
+  }
+}
+
+std::optional<RunEnd> FolderWatch::corrected(const RunEnd& end) const {
+  if (folder_.name() != HeldFolder::Name::taken) return std::nullopt;
+  return RunEnd{end.status,
+                fmt::format("{}; {} is another folder now, and this run's is {}", end.reason, run_dir_.string(),
+                            folder_.now().string()),
+                static_cast<int>(ExitCode::storage)};
 }
 
 }  // namespace trainopt

@@ -1,10 +1,14 @@
 // Chooses and creates the run directory.
 #pragma once
 
+#include "app/run_report.h"
+#include "base/clock.h"
+#include "base/held_folder.h"
 #include "recipe/recipe.h"
 
 #include <filesystem>
 #include <optional>
+#include <string>
 
 namespace trainopt {
 
@@ -33,5 +37,25 @@ void require_unused(const std::filesystem::path& folder);
 /// Creates `<output_dir>/<name>-<date>-<time>` (with -2 … if taken), or run_dir as given, which must be empty or not
 /// exist. Throws UserError: recipe if run_dir is not empty, storage if it cannot be created.
 std::filesystem::path make_run_directory(const Recipe& recipe);
+
+// A run directory may be renamed or removed while its run writes to it, and another run may take its name.
+
+class FolderWatch {
+ public:
+  explicit FolderWatch(const HeldFolder& folder, std::filesystem::path run_dir)
+      : folder_(folder), run_dir_(std::move(run_dir)) {}
+
+  /// Looks once a second where the directory's name leads. Says it once if the directory was renamed: the run goes on
+  /// in it. Asks the run to stop if the name leads elsewhere. Throws UserError(storage) if the directory was removed.
+  void look();
+  /// The run's end if the name leads elsewhere now: whoever waits for the run's results there would find another's.
+  std::optional<RunEnd> corrected(const RunEnd& end) const;
+
+ private:
+  const HeldFolder& folder_;
+  std::filesystem::path run_dir_;
+  Clock::time_point looked_at_ = Clock::now();
+  bool said_ = false;
+};
 
 }  // namespace trainopt

@@ -1,6 +1,5 @@
 #include "app/run_report.h"
 
-#include "app/not_measured.h"
 #include "app/report_page.h"
 #include "app/run_limit.h"
 #include "app/version.h"
@@ -8,6 +7,7 @@
 #include "base/files.h"
 #include "base/held_folder.h"
 #include "base/log.h"
+#include "base/signals.h"
 #include "base/units.h"
 #include "checkpoint/store.h"
 #include "data/loader_bench.h"
@@ -18,6 +18,8 @@
 #include "recipe/recipe_io.h"
 #include "train/observe/memory_report.h"
 #include "train/receipt.h"
+
+#include <fmt/format.h>
 
 #include <unistd.h>
 
@@ -298,6 +300,112 @@ void RunReport::print_end(const RunOutcome& outcome, const RunEnd& end) {
   const std::string how = end.status == "failed" ? fmt::format("after {}", counted(outcome.steps, "step")) : end.reason;
   console.line(fmt::format("\n{} {}; the run directory is {}", end.status, how, path_for_others(run_dir_).string()));
   records_->sinks.flush();
+}
+
+namespace {
+
+/// " (train.target: top1_pct of at least 97; 97.2)", or that it was not reached; empty without a target.
+std::string target_text(const RunOutcome& outcome, const Plan& plan) {
+  const auto goal = goal_of(plan.train.target);
+  if (!goal) return "";
+  const auto value = outcome.evaluation ? measured_for(*goal, *outcome.evaluation) : std::nullopt;
+  return fmt::format(" (train.target: {}; {}{})", text(*goal), outcome.target ? "" : "not reached, ",
+                     value ? fmt::format("{:.4g}", *value) : "never evaluated");
+}
+
+}  // namespace
+
+RunEnd end_of_run(const RunOutcome& outcome, const Plan& plan, const std::optional<int64_t>& saved_step,
+                  int64_t restarts) {
+  const std::string steps = counted(outcome.steps, "step"),
+                    with = restarts > 0 ? fmt::format(", with {}", counted(restarts, "restart")) : "";
+  if (outcome.stopped_by_signal != 0) {
+    const std::string saved =
+        saved_step == outcome.steps ? fmt::format(", saved as {}", checkpoint_name(outcome.steps)) : "";
+    if (outcome.stopped_by_signal == kFolderTaken)
+      return {"stopped", fmt::format("after {}{}{}", steps, with, saved), static_cast<int>(ExitCode::storage)};
+    return {"stopped", fmt::format("by signal {} after {}{}{}", outcome.stopped_by_signal, steps, with, saved),
+            128 + outcome.stopped_by_signal};
+  }
+  if (goal_of(plan.train.target))
+    return {"done", fmt::format("after {}{}{}", steps, with, target_text(outcome, plan)), 0};
+  return {"done",
+          !plan.steps || outcome.steps < *plan.steps
+              ? fmt::format("after {}{} (train.max_time: {})", steps, with, to_text(*plan.train.max_time))
+              : fmt::format("after {}{}", steps, with),
+          0};
+}
+
+Json target_json(const RunOutcome& outcome, const Plan& plan, const Json& samples_per_joule) {
+  const auto goal = goal_of(plan.train.target);
+  if (!goal) return {};
+  const TargetReached at = outcome.target.value_or(TargetReached{outcome.steps, outcome.samples, outcome.training_s});
+  const auto value = outcome.evaluation ? measured_for(*goal, *outcome.evaluation) : std::nullopt;
+  const auto& price = plan.bench.price_per_hour;
+  return {{"metric", goal->metric},
+          {"goal", goal->value},
+          {"value", value ? Json(*value) : Json()},
+          {"reached", outcome.target.has_value()},
+          {"step", at.step},
+          {"samples", at.samples},
+          {"training_s", at.training_s},
+          {"resolution_steps", plan.evaluation ? Json(plan.evaluation->every_n_steps.value_or(0)) : Json()},
+          {"energy_j", samples_per_joule.is_number()
+                           ? Json(static_cast<double>(at.samples) / samples_per_joule.get<double>())
+                           : Json()},
+          {"price", price ? Json(*price * at.training_s / 3600) : Json()}};
+}
+
+namespace {
+
+std::string reason_of(Metric metric, const Plan& plan) {
+  switch (metric) {
+    case Metric::grad_norm:
+      return "train.max_grad_norm is not set";
+    case Metric::nonfinite:
+      return "only train.on_nonfinite: skip and rerun, and debug.anomaly, check every step";
+    case Metric::loss_scale:
+      return "only float16 has a loss scale";
+    case Metric::copy_ms:
+      if (plan.device.is_cpu()) return "on the CPU batches are used in place, without a copy";
+      if (!plan.data.dataset) return "synthetic batches are created on the device, without a copy";
+      return "no copy was known to be complete when a record was taken";
+    case Metric::forward_ms:
+    case Metric::backward_ms:
+      return "a CUDA graph runs forward and backward in one piece";
+    case Metric::tokens_per_s:
+      return "the samples are images, not text";
+    case Metric::mfu_pct:
+      return plan.peak.unknown;
+    case Metric::comm_exposed_ms:
+    case Metric::all_reduce_mib:
+    case Metric::reduce_scatter_mib:
+    case Metric::all_gather_mib:
+    case Metric::broadcast_mib:
+    case Metric::send_mib:
+      return "a single rank exchanges nothing";
+    case Metric::storage_mib:
+      return "nothing was read of object storage during steps";
+    case Metric::cache_hit_pct:
+      return "nothing was read through a data.cache of object storage during steps";
+    default:
+      return "telemetry took no sample during any recorded step";
+  }
+}
+
+}  // namespace
+
+Reasons why_not_measured(const Plan& plan, const std::bitset<kMetricCount>& recorded, const Reasons& telemetry) {
+  Reasons reasons;
+  for (const MetricInfo& metric : kCatalogue) {
+    if (recorded[static_cast<size_t>(metric.metric)]) continue;
+    const std::string name(metric.name);
+    const auto known = telemetry.find(name);
+    reasons[name] = recorded.none()            ? "no step was completed"
+                    : known != telemetry.end() ? known->second
+                                               : reason_of(metric.metric, plan);
+  }
+  return reasons;
 }
 
 }  // namespace trainopt

@@ -4,14 +4,17 @@
 
 #include "app/arguments.h"
 #include "app/explain.h"
-#include "app/run_end.h"
+#include "base/json.h"
+#include "metrics/hardware/gpu_probe.h"
 #include "metrics/hardware/telemetry.h"
 #include "metrics/sinks.h"
 #include "metrics/step_statistics.h"
 #include "metrics/summary.h"
 #include "recipe/recipe.h"
+#include "train/plan.h"
 #include "train/trainer.h"
 
+#include <bitset>
 #include <filesystem>
 #include <functional>
 #include <optional>
@@ -19,6 +22,24 @@
 #include <vector>
 
 namespace trainopt {
+
+// How a run ended, and what it took to reach train.target.
+
+struct RunEnd {
+  std::string status;  ///< done, failed, stopped
+  std::string reason;
+  int exit_code = 0;
+};
+
+/// For a run that did not fail. `saved_step` is the step of the newest checkpoint on disk; `restarts`: how often the
+/// launcher has started all ranks again.
+RunEnd end_of_run(const RunOutcome& outcome, const Plan& plan, const std::optional<int64_t>& saved_step,
+                  int64_t restarts);
+
+/// {"metric", "goal", "value", "reached", "step", "samples", "training_s", "resolution_steps", "energy_j", "price"}, of
+/// the whole training, without evaluations. If the target was not reached, what was spent in vain. Null without a
+/// target. `samples_per_joule`: of the measured steps and what comes between them, evaluations too; null if unknown.
+Json target_json(const RunOutcome& outcome, const Plan& plan, const Json& samples_per_joule);
 
 /// The state of the records in a run directory that is resumed.
 struct RecordsSoFar {
@@ -84,5 +105,11 @@ class RunReport : public RunListener {
   std::optional<Records> records_;
   double records_s_ = 0;  ///< time taken by step_done()
 };
+
+// Why a number is null in every record of a run.
+
+/// A reason for each metric that is null in every record: telemetry's own if it has one, otherwise one that follows
+/// from the plan.
+Reasons why_not_measured(const Plan& plan, const std::bitset<kMetricCount>& recorded, const Reasons& telemetry);
 
 }  // namespace trainopt

@@ -1,8 +1,8 @@
 #include "app/run_session.h"
 
-#include "app/folder_watch.h"
 #include "app/job_member.h"
 #include "app/measure_session.h"
+#include "app/run_directory.h"
 #include "app/run_plan.h"
 #include "app/run_report.h"
 #include "app/run_start.h"

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "app/arguments.h"
-#include "app/measure_options.h"
+#include "app/shared_options.h"
 #include "comm/launch/launch_environment.h"
 #include "train/debug/inject.h"
 

@@ -1,11 +1,10 @@
 // trainopt profile RECIPE...: a short run with the profiler on, and what its trace shows.
-#include "app/attained.h"
 #include "app/commands.h"
 #include "app/report_page.h"
 #include "app/run_session.h"
+#include "app/shared_options.h"
 #include "app/signals.h"
 #include "app/stored_peaks.h"
-#include "app/trace_options.h"
 #include "base/files.h"
 #include "base/json.h"
 #include "base/log.h"

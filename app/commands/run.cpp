@@ -1,7 +1,7 @@
 // trainopt run RECIPE...: trains.
 #include "app/commands.h"
-#include "app/measure_options.h"
 #include "app/run_session.h"
+#include "app/shared_options.h"
 #include "app/signals.h"
 #include "comm/launch/launch_environment.h"
 #include "train/debug/inject.h"

@@ -1,6 +1,6 @@
 // trainopt trace FILE...: where the time of profiled steps went.
 #include "app/commands.h"
-#include "app/trace_options.h"
+#include "app/shared_options.h"
 #include "base/print.h"
 #include "trace/analysis.h"
 

@@ -2,7 +2,7 @@
 #include "app/commands.h"
 #include "app/run_directory.h"
 #include "app/signals.h"
-#include "app/tuning_text.h"
+#include "app/tuning_bench.h"
 #include "base/files.h"
 #include "base/print.h"
 #include "base/units.h"

@@ -1,6 +1,8 @@
-// Runs to train.target, and what several seeds of two recipes say together.
+// The options of `compare --until target`.
 #pragma once
 
+#include "app/arguments.h"
+#include "app/compare_output.h"
 #include "recipe/recipe.h"
 #include "statistics/time_to_target.h"
 #include "statistics/verdict.h"
@@ -8,12 +10,28 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
 #include <filesystem>
 #include <optional>
 #include <string>
 #include <vector>
 
+namespace CLI {
+class App;
+}
+
 namespace trainopt {
+
+struct UntilOptions {
+  std::string until;  ///< "target", or empty: not asked for
+  int64_t seeds = 10;
+
+  explicit operator bool() const { return !until.empty(); }
+  /// Call after the command's other options, because it excludes those of measurements in turns. `help`: of --until.
+  void add_to(CLI::App& command, const std::string& help);
+};
+
+// Runs to train.target, and what several seeds of two recipes say together.
 
 /// One run to the target.
 struct UntilRun {
@@ -77,5 +95,34 @@ std::string until_text(const UntilResult& result);
 std::string run_text(const UntilRun& run);
 /// "0.69 (0.56–0.82)", or why there is no interval.
 std::string ratio_text(const UntilResult& result);
+
+// trainopt compare A B --until target: which of two recipes reaches train.target sooner, over several seeds.
+
+/// Why --fail-on is refused.
+inline constexpr const char* kOwnVerdict = "--until target has its own verdict; read it with --json";
+
+struct UntilArguments {
+  NamedRecipe a, b;
+  int64_t seeds = 10;
+  double level = 0.95, min_effect = 0.01;
+};
+
+/// Runs both recipes to their target in processes of their own, in turn, with the same seeds; prints and writes the
+/// result. Returns the exit code. Throws UserError for a mistake in the arguments before anything is created, and the
+/// failure of a run other than divergence.
+int compare_until(const UntilArguments& arguments, const CompareOutput& output, const OutputOptions& console);
+
+/// Prints what compare_until() or ablate_until() wrote to `folder`; returns the exit code.
+int show_until(const std::filesystem::path& folder, const CompareOutput& output);
+
+// trainopt ablate RECIPE --until target: what each switch that changes the mathematics is worth for the time to
+// train.target, within the full recipe.
+
+/// Runs the recipe, and the recipe without each of those switches, to its target in processes of their own, in turn,
+/// with the same seeds; prints and writes the result. All intervals together hold at `level`. Returns the exit code.
+/// Throws UserError for a mistake in the arguments before anything is created, and for the failure of a run other than
+/// divergence.
+int ablate_until(const Recipe& recipe, int64_t seeds, double level, double min_effect, const CompareOutput& output,
+                 const OutputOptions& console);
 
 }  // namespace trainopt

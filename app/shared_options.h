@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "compare/comparison.h"
+#include "trace/analysis.h"
 
 #include <optional>
 #include <string>
@@ -11,6 +12,10 @@
 namespace CLI {
 class App;
 class Option;
+}  // namespace CLI
+
+namespace CLI {
+class App;
 }  // namespace CLI
 
 namespace trainopt {
@@ -28,6 +33,17 @@ struct MeasureOptions {
   double budget_s() const;
   /// Deadline of a measurement that starts now.
   Clock::time_point end() const { return after(budget_s()); }
+};
+
+// The options of commands that show a trace.
+
+/// --sort, --top, --group-by and --step.
+struct TraceOptions {
+  trace::AnalysisOptions analysis;
+  trace::AnalysisView view;
+
+  /// The options write into this object, which must outlive the parsing.
+  void add_to(CLI::App& command);
 };
 
 }  // namespace trainopt
