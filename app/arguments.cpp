@@ -7,7 +7,6 @@
 
 #include <CLI/CLI.hpp>
 #include <fmt/ranges.h>
-#include <unistd.h>
 
 #include <cstdio>
 
@@ -33,28 +32,6 @@ std::filesystem::path recipe_file(const std::string& word) {
 }
 
 }  // namespace
-
-Environment read_environment(char** variables) {
-  Environment environment;
-  for (; *variables; ++variables) {
-    const std::string_view entry(*variables);
-    const size_t equals = entry.find('=');
-    if (equals != std::string_view::npos) environment.emplace(entry.substr(0, equals), entry.substr(equals + 1));
-  }
-  return environment;
-}
-
-std::optional<std::string> visible_devices(const Environment& environment) {
-  const auto found = environment.find("CUDA_VISIBLE_DEVICES");
-  return found == environment.end() ? std::nullopt : std::optional(found->second);
-}
-
-Machine this_machine(const Environment& environment) {
-  Machine machine = detect_machine(visible_devices(environment));
-  for (const auto& [name, value] : environment)
-    if (name == "HOME" || name.starts_with("AWS_")) machine.variables.emplace(name, value);
-  return machine;
-}
 
 void RecipeArguments::add_to(CLI::App& command, const std::string& what) {
   command.add_option("recipe", words, "Recipes, merged in the order given, and overrides such as data.batch_size=64")
@@ -125,10 +102,6 @@ void refuse_several_ranks(const Environment& environment, const std::string& com
   if (launch.position.ranks > 1)
     throw UserError(fmt::format("{} runs as one process; start it without a launcher: {}", command,
                                 fmt::join(launch.variables, " ")));
-}
-
-bool colored_output(const OutputOptions& output) {
-  return !output.no_color && !output.launched && ::isatty(STDOUT_FILENO) == 1;
 }
 
 void print_json(const Json& json) {

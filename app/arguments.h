@@ -1,12 +1,11 @@
-// What every command shares: its recipe arguments and its output options.
+// What every command shares: its recipe arguments.
 #pragma once
 
+#include "app/environment.h"
 #include "recipe/recipe.h"
 #include "recipe/recipe_io.h"
-#include "train/machine.h"
 
 #include <filesystem>
-#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -16,22 +15,6 @@ class App;
 }  // namespace CLI
 
 namespace trainopt {
-
-using Environment = std::map<std::string, std::string>;
-
-/// The process's environment. Nothing else reads it.
-Environment read_environment(char** variables);
-
-/// CUDA_VISIBLE_DEVICES, for the message about GPUs that it hides.
-std::optional<std::string> visible_devices(const Environment& environment);
-/// This machine, as this process may use it, with the environment variables that its data needs.
-Machine this_machine(const Environment& environment);
-
-struct OutputOptions {
-  bool quiet = false, no_color = false;
-  bool launched = false;  ///< by a launcher: mpirun gives its ranks a terminal even if its own output is a file
-  std::string log_level = "info";
-};
 
 /// "trainopt data bench".
 std::string full_name(const CLI::App& command);
@@ -59,9 +42,6 @@ void refuse_several_ranks(const Environment& environment, const std::string& com
 
 /// The folder of the recipes that pip installed with this program; null if it was not installed so.
 std::optional<std::filesystem::path> carried_recipes();
-
-/// Whether standard output is a terminal on which a person may see colours and a progress line.
-bool colored_output(const OutputOptions& output);
 
 /// Prints one JSON object on standard output.
 void print_json(const Json& json);

@@ -1,6 +1,6 @@
 #include "app/self_command.h"
 
-#include "compare/arms/arm_process.h"
+#include "base/program_files.h"
 
 #include <fmt/format.h>
 

@@ -45,6 +45,8 @@ std::string build_id_in_notes(FileBytes notes) {
 
 }  // namespace
 
+std::filesystem::path this_program() { return "/proc/self/exe"; }
+
 std::filesystem::path library_of_program(const std::string& name) {
   namespace fs = std::filesystem;
   std::error_code error;

@@ -8,6 +8,9 @@
 
 namespace trainopt {
 
+/// This program's own file, even if another has since been built in its place.
+std::filesystem::path this_program();
+
 /// The path of a shared library of this program: in `lib` beside the program's folder, as in an installation and a
 /// package, or in that of the build folder. Empty if it is in neither.
 std::filesystem::path library_of_program(const std::string& name);

@@ -1,7 +1,7 @@
 #include "compare/bundle.h"
 
 #include "base/files.h"
-#include "compare/arms/arm_process.h"
+#include "base/program_files.h"
 #include "compare/comparison_json.h"
 #include "compare/comparison_text.h"
 #include "compare/rotation_json.h"

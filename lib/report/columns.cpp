@@ -7,7 +7,7 @@ namespace trainopt::report {
 namespace {
 
 /// A greater value is damage, and differences of such values overflow.
-constexpr double kLargest = 1e300;
+constexpr double kLargestRecorded = 1e300;
 
 }  // namespace
 
@@ -25,7 +25,7 @@ void Column::add(const Column& later) {
 }
 
 void Columns::add(double x, double value) {
-  if (!(std::abs(value) < kLargest && std::abs(x) < kLargest)) {
+  if (!(std::abs(value) < kLargestRecorded && std::abs(x) < kLargestRecorded)) {
     ++not_finite_;
     return;
   }

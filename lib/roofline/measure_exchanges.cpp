@@ -12,7 +12,7 @@
 namespace trainopt {
 namespace {
 
-constexpr int kMeasurements = 5;
+constexpr int kExchangeMeasurements = 5;
 constexpr double kSecondsEach = 0.05;  // of a measurement
 
 class Exchanges {
@@ -25,7 +25,7 @@ class Exchanges {
     const double once = slowest(seconds_of(collective, 1));
     const auto times = std::clamp<int64_t>(static_cast<int64_t>(kSecondsEach / std::max(once, 1e-9)), 1, 1000);
     double shortest = once;
-    for (int i = 0; i < kMeasurements; ++i)
+    for (int i = 0; i < kExchangeMeasurements; ++i)
       shortest = std::min(shortest, slowest(seconds_of(collective, times)) / static_cast<double>(times));
     return {.collective = std::string(kCollectiveNames[static_cast<size_t>(collective)]),
             .bytes = bytes,

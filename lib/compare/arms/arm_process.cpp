@@ -140,8 +140,6 @@ Turn ArmProcess::turn(int64_t steps) {
 }
 ArmFacts ArmProcess::facts() { return facts_from(send_and_receive({{"facts", true}}).at("facts")); }
 
-std::filesystem::path this_program() { return "/proc/self/exe"; }
-
 namespace {
 
 Json answer(Arm& arm, const Json& request) {

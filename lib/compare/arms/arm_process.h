@@ -42,9 +42,6 @@ class ArmProcess : public Arm {
 /// to_json() of an arm's spec, for its process.
 std::filesystem::path spec_file(const std::filesystem::path& arm_folder);
 
-/// This program's own file, even if another has since been built in its place.
-std::filesystem::path this_program();
-
 // The loop of an arm's own process: reads requests, one JSON object per line, and answers each with one.
 //   {"turn": 3}  → {"turn": {…}}      {"facts": true} → {"facts": {…}}      on failure → {"error": "…", "exit_code": 5,
 //   …}

@@ -2,6 +2,7 @@
 
 #include "base/files.h"
 #include "base/log.h"
+#include "base/program_files.h"
 #include "comm/communicator.h"
 #include "compare/arms/arm_process.h"
 #include "compare/arms/local_arm.h"

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "base/json.h"
+#include "train/observe/step_trace.h"
 
 #include <c10/core/Device.h>
 
@@ -16,16 +17,6 @@
 namespace trainopt {
 
 // Hidden waits: operations of a step in which the host waits for the device, or copies in a way that it need not.
-
-/// One kind of wait at one place of the observed step.
-struct HiddenWait {
-  std::string operation;  ///< as the program called it: "aten::item", not the "aten::_local_scalar_dense" inside it
-  std::string where;      ///< StepPlace::phase
-  std::string unit;       ///< empty outside the units
-  std::string why;
-  int64_t calls = 0;
-  std::optional<double> ms;  ///< host time inside the calls; null: reported outside any operation
-};
 
 /// Why an operation of this name waits, if its input is on a GPU: the host needs a value from there. Empty: it does
 /// not.

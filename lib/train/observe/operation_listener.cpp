@@ -5,7 +5,7 @@ namespace {
 
 // libtorch's callbacks are plain functions. ThreadLocalDebugInfo passes them our listener, on backward's threads too.
 // Its kinds are only names; libtorch itself uses none of these three in this program.
-constexpr c10::DebugInfoKind kind_of(ListensFor purpose) {
+constexpr c10::DebugInfoKind debug_kind_of(ListensFor purpose) {
   switch (purpose) {
     case ListensFor::receipts:
       return c10::DebugInfoKind::PRODUCER_INFO;
@@ -26,7 +26,7 @@ struct HeardOperation : at::ObserverContext {
 
 template <ListensFor kPurpose>
 std::unique_ptr<at::ObserverContext> on_start(const at::RecordFunction& function) {
-  auto* listener = static_cast<OperationListener*>(c10::ThreadLocalDebugInfo::get(kind_of(kPurpose)));
+  auto* listener = static_cast<OperationListener*>(c10::ThreadLocalDebugInfo::get(debug_kind_of(kPurpose)));
   if (!listener || function.isAsync()) return nullptr;
   const at::DisableRecordFunctionGuard own_operations;
   return std::make_unique<HeardOperation>(listener->shared_from_this(), listener->start(function));
@@ -54,7 +54,7 @@ at::RecordFunctionCallback callback_for(ListensFor purpose) {
 
 Listening::Listening(ListensFor purpose, std::shared_ptr<OperationListener> listener, AlsoHeard also)
     : before_(c10::ThreadLocalDebugInfo::current()) {
-  c10::ThreadLocalDebugInfo::_push(kind_of(purpose), std::move(listener));
+  c10::ThreadLocalDebugInfo::_push(debug_kind_of(purpose), std::move(listener));
   mine_ = c10::ThreadLocalDebugInfo::current();
   operations_ = at::addThreadLocalCallback(
       callback_for(purpose).needsInputs(true).needsOutputs(also.outputs).scopes({at::RecordScope::FUNCTION}));

@@ -8,7 +8,6 @@
 #include "device/device_allocator.h"
 #include "device/memory.h"
 #include "device/tensor.h"
-#include "train/debug/wait_finder.h"
 #include "train/observe/memory_findings.h"
 
 #include <compare>
@@ -22,6 +21,16 @@
 #include <vector>
 
 namespace trainopt {
+
+/// An operation in which the host waits for the device: one kind of wait at one place of the observed step.
+struct HiddenWait {
+  std::string operation;  ///< as the program called it: "aten::item", not the "aten::_local_scalar_dense" inside it
+  std::string where;      ///< StepPlace::phase
+  std::string unit;       ///< empty outside the units
+  std::string why;
+  int64_t calls = 0;
+  std::optional<double> ms;  ///< host time inside the calls; null: reported outside any operation
+};
 
 /// A tensor input of an operation, described without holding the tensor.
 struct TracedTensor {
