@@ -1,7 +1,6 @@
 #include "app/run_session.h"
 
 #include "app/job_member.h"
-#include "app/measure_session.h"
 #include "app/run_directory.h"
 #include "app/run_plan.h"
 #include "app/run_report.h"
@@ -13,8 +12,6 @@
 #include "base/print.h"
 #include "base/units.h"
 #include "comm/nccl_environment.h"
-#include "compare/ablation_report.h"
-#include "compare/ceilings.h"
 #include "device/device.h"
 #include "device/gpu_error.h"
 #include "device/memory.h"
@@ -45,21 +42,6 @@ void print_plan(const Plan& plan, const OutputOptions& output) {
   }
 }
 
-/// Measures what the job would gain if one of its costs were zero.
-int show_ceilings(const Recipe& recipe, int64_t ranks, ArmFactory& arms, const std::filesystem::path& run_dir,
-                  const MeasureOptions& measure, const OutputOptions& output) {
-  CompareOptions options = measure.options();
-  options.warmup_steps = recipe.bench.warmup_steps;
-  if (!output.quiet) print_out("\nmeasuring ceilings for at most {}\n", measure.budget);
-  std::fflush(stdout);
-  const auto ceilings =
-      measure_ceilings(recipe, ranks, run_dir / "ceilings", options, measure.end(), arms, {.stop = &stop_signal()});
-  write_file(run_dir / "ceilings.json",
-             json_text(Json{{"schema_version", 1}, {"ceilings", ceilings_json(ceilings)}}, 2) + "\n");
-  print_text(ceilings_text(ceilings));
-  return stop_signal() != 0 ? 128 + stop_signal() : 0;
-}
-
 /// After a GPU fault, destructors that free page-locked memory or wait for the GPU would end the process in their own
 /// way.
 [[noreturn]] void exit_without_destructors(const Explained& end) {
@@ -75,7 +57,6 @@ class RunSession {
              JobMember& member)
       : recipe_(loaded.recipe),
         options_(options),
-        environment_(environment),
         member_(member),
         machine_(machine_of(member, environment)),
         watchdog_({.timeout_s = recipe_.watchdog.timeout.seconds,
@@ -257,21 +238,17 @@ class RunSession {
     report_->finish(&*trainer_, bad_samples_, end, before_training_s_);
     watchdog_.finished();
     member_.finish_with_other_ranks();
-    if (options_.then && member_.is_first() && end.status == "done") options_.then(run_dir());
-    if (!options_.ceilings || end.status != "done" || end.exit_code != 0) return end.exit_code;
+    if (!options_.then || end.status != "done" || end.exit_code != 0) return end.exit_code;
     trainer_.reset();
     memory_.reset();
     if (plan_.memory_snapshot && plan_.device.is_cuda()) end_gpu_memory_history();
     plan_.data.device_dataset.reset();  // frees a data set stored on the device
-    return measure_with(member_, machine_, environment_, [this](ArmFactory& arms, const Explain&) {
-      return show_ceilings(recipe_, member_.position().ranks, arms, run_dir(), *options_.ceilings, options_.output);
-    });
+    return options_.then({member_, machine_, run_dir()});
   }
 
   const Clock::time_point began_ = Clock::now();
   const Recipe& recipe_;
   const SessionOptions& options_;
-  const Environment& environment_;
   JobMember& member_;
   const Machine machine_;
   Watchdog watchdog_;  ///< before the plan, whose making opens the data

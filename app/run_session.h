@@ -1,24 +1,29 @@
 // One rank's part of `trainopt run`: join the ranks, plan, claim the run directory, train, report.
 #pragma once
 
-#include "app/arguments.h"
-#include "app/shared_options.h"
+#include "app/environment.h"
+#include "app/job_member.h"
 #include "comm/launch/launch_environment.h"
+#include "recipe/recipe_io.h"
 #include "train/debug/inject.h"
 
 #include <filesystem>
 #include <functional>
-#include <optional>
 #include <vector>
 
 namespace trainopt {
 
+/// A training that was not stopped, and whose memory is free again.
+struct FinishedRun {
+  JobMember& member;
+  const Machine& machine;
+  const std::filesystem::path& run_dir;
+};
+
 struct SessionOptions {
   std::vector<Injection> injections;
-  std::optional<MeasureOptions> ceilings;  ///< to measure after the training
   OutputOptions output;
-  /// Called on rank 0 after a training that was not stopped, with the run directory; may be empty.
-  std::function<void(const std::filesystem::path& run_dir)> then = {};
+  std::function<int(const FinishedRun&)> then = {};  ///< on every rank; returns the exit code; may be empty
 };
 
 /// Returns the exit code. With a single rank, a failure is thrown; with several, the rank reports it and ends the

@@ -176,12 +176,13 @@ Command add_profile(CLI::App& app) {
     output.quiet = true;
     return run_session(launch, loaded,
                        {.injections = {},
-                        .ceilings = {},
                         .output = output,
                         .then =
-                            [&](const std::filesystem::path& folder) {
-                              show(traces_in(folder, launch.position.ranks, first_step), folder, *options,
-                                   profiler.active, limits_of(loaded.recipe, launch, context.environment), *as_json);
+                            [&](const FinishedRun& run) {
+                              if (run.member.is_first())
+                                show(traces_in(run.run_dir, launch.position.ranks, first_step), run.run_dir, *options,
+                                     profiler.active, limits_of(loaded.recipe, launch, context.environment), *as_json);
+                              return 0;
                             }},
                        context.environment);
   };

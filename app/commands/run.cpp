@@ -1,14 +1,39 @@
 // trainopt run RECIPE...: trains.
 #include "app/commands.h"
+#include "app/measure_session.h"
 #include "app/run_session.h"
 #include "app/shared_options.h"
 #include "app/signals.h"
+#include "base/files.h"
+#include "base/print.h"
 #include "comm/launch/launch_environment.h"
+#include "compare/ablation_report.h"
+#include "compare/ceilings.h"
 #include "train/debug/inject.h"
 
 #include <CLI/CLI.hpp>
 
+#include <cstdio>
+
 namespace trainopt {
+namespace {
+
+/// Measures what the job would gain if one of its costs were zero. Returns the exit code.
+int show_ceilings(const Recipe& recipe, int64_t ranks, ArmFactory& arms, const std::filesystem::path& run_dir,
+                  const MeasureOptions& measure, const OutputOptions& output) {
+  CompareOptions options = measure.options();
+  options.warmup_steps = recipe.bench.warmup_steps;
+  if (!output.quiet) print_out("\nmeasuring ceilings for at most {}\n", measure.budget);
+  std::fflush(stdout);
+  const auto ceilings =
+      measure_ceilings(recipe, ranks, run_dir / "ceilings", options, measure.end(), arms, {.stop = &stop_signal()});
+  write_file(run_dir / "ceilings.json",
+             json_text(Json{{"schema_version", 1}, {"ceilings", ceilings_json(ceilings)}}, 2) + "\n");
+  print_text(ceilings_text(ceilings));
+  return stop_signal() != 0 ? 128 + stop_signal() : 0;
+}
+
+}  // namespace
 
 Command add_run(CLI::App& app) {
   CLI::App* command = app.add_subcommand("run", "Train");
@@ -45,10 +70,14 @@ Command add_run(CLI::App& app) {
       if (const Injection one = parse_injection(text); launch.restarts.done == 0 || one.every_time)
         injections.push_back(one);
     const LoadedRecipe loaded = recipes->load(*command, launch.position.ranks);
-    return run_session(
-        launch, loaded,
-        {.injections = injections, .ceilings = *ceilings ? std::optional(*measure) : std::nullopt, .output = output},
-        context.environment);
+    const auto measure_ceilings_of = [&](const FinishedRun& run) {
+      return measure_with(run.member, run.machine, context.environment, [&](ArmFactory& arms, const Explain&) {
+        return show_ceilings(loaded.recipe, launch.position.ranks, arms, run.run_dir, *measure, output);
+      });
+    };
+    SessionOptions options{.injections = injections, .output = output};
+    if (*ceilings) options.then = measure_ceilings_of;
+    return run_session(launch, loaded, options, context.environment);
   };
 }
 
