@@ -1,9 +1,9 @@
 // What every command shares: its recipe arguments.
 #pragma once
 
-#include "app/environment.h"
 #include "recipe/recipe.h"
 #include "recipe/recipe_io.h"
+#include "run/environment.h"
 
 #include <filesystem>
 #include <optional>

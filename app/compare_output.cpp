@@ -1,18 +1,23 @@
 #include "app/compare_output.h"
 
-#include "app/measure_session.h"
-#include "app/report_page.h"
-#include "app/run_directory.h"
-#include "app/run_plan.h"
-#include "app/signals.h"
-#include "app/version.h"
+#include "app/arguments.h"
+#include "base/error.h"
 #include "base/log.h"
 #include "base/print.h"
 #include "compare/bundle.h"
 #include "compare/each_values.h"
+#include "compare/output/rotation_json.h"
+#include "compare/output/rotation_text.h"
+#include "compare/output/table.h"
 #include "compare/rotation.h"
-#include "compare/rotation_json.h"
-#include "compare/rotation_text.h"
+#include "compare/session.h"
+#include "run/directory.h"
+#include "run/report_page.h"
+#include "run/run_plan.h"
+#include "run/signals.h"
+#include "run/version.h"
+
+#include <CLI/CLI.hpp>
 
 #include <cmath>
 #include <cstdio>
@@ -141,7 +146,6 @@ int show_rotation(const fs::path& folder, const CompareOutput& output, bool colo
   return print_rotation(read_rotation(folder), output, color);
 }
 
-namespace fs = std::filesystem;
 namespace {
 
 int print_against(const Against& result, const CompareOutput& output, bool color) {
@@ -196,6 +200,45 @@ int compare_against(const AgainstArguments& arguments, const MeasureOptions& mea
 int show_against(const fs::path& folder, const CompareOutput& output, bool color) {
   refuse_numbers(output.gate);
   return print_against(read_against(folder), output, color);
+}
+
+int GateResult::print(Json json, const std::string& markdown, const std::string& text, ResultForm form,
+                      bool color) const {
+  const bool failed = decision_ && decision_->failed;
+  const std::string line = decision_ ? gate_text(*decision_) : "";
+  if (form == ResultForm::json) {
+    if (decision_) json["gate"] = to_json(rule_, *decision_);
+    print_json(json);
+  } else {
+    print_colored(form == ResultForm::markdown ? markdown : text);
+    if (decision_ && form == ResultForm::markdown) print_colored(fmt::format("\n**{}**\n", line));
+    if (decision_ && form == ResultForm::text)
+      print_colored(fmt::format("{}\n", (color ? colored(line, failed ? kRed : kGreen) : line)));
+  }
+  return static_cast<int>(failed ? ExitCode::gate : ExitCode::done);
+}
+
+void Gate::add_to(CLI::App& command) {
+  command
+      .add_option("--fail-on", list,
+                  "End with exit code 10 if B costs; costs:3%: if the cost shown, the end of the interval nearer to 1, "
+                  "is 3% or more (and measure until that is decided); inconclusive: if that is open; numbers: if the "
+                  "numbers disagree. Several are separated by commas")
+      ->type_name("LIST")
+      ->each([](const std::string& word) {
+        if (word.empty()) parse_gate(word);
+      });
+}
+
+std::optional<GateRule> Gate::rule() const { return list.empty() ? std::nullopt : std::optional(parse_gate(list)); }
+
+GateResult Gate::judge(const std::function<GateDecision(const GateRule&)>& decision) const {
+  const auto asked = rule();
+  return asked ? GateResult(*asked, decision(*asked)) : GateResult();
+}
+
+void Gate::refuse(const std::string& why) const {
+  if (!list.empty()) throw UserError(fmt::format("--fail-on has no verdict to judge: {}", why));
 }
 
 }  // namespace trainopt

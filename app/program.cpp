@@ -2,16 +2,16 @@
 
 #include "app/allocator_variables.h"
 #include "app/commands.h"
-#include "app/explain.h"
-#include "app/signals.h"
 #include "app/stack_limit.h"
-#include "app/version.h"
 #include "base/log.h"
 #include "base/print.h"
 #include "comm/launch/launch_environment.h"
 #include "device/cuda_library.h"
 #include "device/memory.h"
 #include "device/process.h"
+#include "run/explain.h"
+#include "run/signals.h"
+#include "run/version.h"
 
 #include <CLI/CLI.hpp>
 #include <unistd.h>

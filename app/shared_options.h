@@ -14,10 +14,6 @@ class App;
 class Option;
 }  // namespace CLI
 
-namespace CLI {
-class App;
-}  // namespace CLI
-
 namespace trainopt {
 
 struct MeasureOptions {

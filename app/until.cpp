@@ -1,22 +1,12 @@
 #include "app/until.h"
 
-#include "app/run_directory.h"
-#include "app/self_command.h"
-#include "app/signals.h"
-#include "base/files.h"
+#include "base/files/files.h"
 #include "base/log.h"
 #include "base/print.h"
-#include "base/units.h"
-#include "compare/comparison_text.h"
-#include "compare/table.h"
-#include "recipe/make_plan.h"
-#include "recipe/recipe_io.h"
+#include "run/directory.h"
+#include "run/signals.h"
 
 #include <CLI/CLI.hpp>
-
-#include <cmath>
-#include <cstdio>
-#include <limits>
 
 namespace trainopt {
 
@@ -37,242 +27,27 @@ void UntilOptions::add_to(CLI::App& command, const std::string& help) {
 namespace fs = std::filesystem;
 namespace {
 
-std::optional<double> number(const Json& json) {
-  return json.is_number() ? std::optional(json.get<double>()) : std::nullopt;
-}
-Json json_of(const std::optional<double>& value) { return value ? Json(*value) : Json(); }
-
-UntilRun read_run(const fs::path& folder) {
-  const Json target = parse_json(read_file(folder / "summary.json", ExitCode::storage)).at("target");
-  return {.time = {.seconds = target.at("training_s").get<double>(), .reached = target.at("reached").get<bool>()},
-          .steps = target.at("step").get<int64_t>(),
-          .samples = target.at("samples").get<int64_t>(),
-          .resolution = target.at("resolution_steps").get<int64_t>(),
-          .value = number(target.at("value")),
-          .energy_j = number(target.at("energy_j")),
-          .price = number(target.at("price"))};
+fs::path new_folder(Recipe recipe, const std::string& command, const CompareOutput& output) {
+  recipe.name = command + "-" + recipe.name;
+  recipe.run_dir = output.run_dir.empty() ? std::nullopt : std::optional(output.run_dir);
+  return fs::absolute(make_run_directory(recipe));
 }
 
-std::optional<double> steps_of(const UntilRun& run) { return static_cast<double>(run.steps); }
-std::optional<double> samples_of(const UntilRun& run) { return static_cast<double>(run.samples); }
-
-Json end_json(double end) { return std::isfinite(end) ? Json(end) : Json(); }
-
-Json run_json(const UntilRun& run) {
-  return {{"reached", run.time.reached},
-          {"diverged", run.diverged},
-          {"training_s", end_json(run.time.seconds)},
-          {"steps", run.steps},
-          {"samples", run.samples},
-          {"value", json_of(run.value)},
-          {"energy_j", json_of(run.energy_j)},
-          {"price", json_of(run.price)}};
+/// Writes the result after each seed.
+template <class Result>
+KeepUntil<Result> keep_in(const fs::path& folder) {
+  return keep_with(std::function([folder](const Result& result) {
+    write_file(folder / "result.json", json_text(to_json(result), 2) + "\n");
+    write_file(folder / "report.txt", until_text(result));
+  }));
 }
 
-Json arm_json(const UntilResult& result, size_t arm) {
-  const NamedRecipe& named = arm == 0 ? result.a : result.b;
-  return {{"recipe", named.name},
-          {"reached", result.reached(arm)},
-          {"median",
-           {{"training_s", json_of(result.median(arm, seconds_of))},
-            {"steps", json_of(result.median(arm, steps_of))},
-            {"samples", json_of(result.median(arm, samples_of))},
-            {"energy_j", json_of(result.median(arm, [](const UntilRun& run) { return run.energy_j; }))},
-            {"price", json_of(result.median(arm, [](const UntilRun& run) { return run.price; }))}}}};
-}
-
-std::string times_text(double ratio) { return std::isfinite(ratio) ? fmt::format("{:.3g}", ratio) : "∞"; }
-
-std::string arm_text(const UntilResult& result, size_t arm) {
-  const NamedRecipe& named = arm == 0 ? result.a : result.b;
-  const auto seconds = result.median(arm, seconds_of), steps = result.median(arm, steps_of),
-             samples = result.median(arm, samples_of);
-  const auto runs = static_cast<int64_t>(result.pairs.size());
-  std::string line = fmt::format("{}  {}\n   reached in {} of {}", arm == 0 ? "A" : "B", named.name,
-                                 result.reached(arm), counted(runs, "run"));
-  if (seconds)
-    line += fmt::format("; median {:.1f} s, {:.0f} steps, {} samples", *seconds, *steps,
-                        with_commas(static_cast<int64_t>(*samples)));
-  if (const auto joules = result.median(arm, [](const UntilRun& run) { return run.energy_j; }))
-    line += fmt::format(", {:.0f} J", *joules);
-  if (const auto price = result.median(arm, [](const UntilRun& run) { return run.price; }))
-    line += fmt::format(", price {:.3g}", *price);
-  return line + "\n";
-}
-
-/// What the ratio of times is made of; empty unless both arms arrived.
-std::string parts_text(const UntilResult& result) {
-  std::array<std::optional<double>, 2> seconds, steps;
-  for (size_t arm = 0; arm < 2; ++arm) {
-    seconds[arm] = result.median(arm, seconds_of);
-    steps[arm] = result.median(arm, steps_of);
-  }
-  if (!seconds[0] || !seconds[1]) return "";
-  const double more_steps = *steps[1] / *steps[0], step_time = *seconds[1] / *seconds[0] / more_steps;
-  return fmt::format("B needs {:.2f} times the steps of A, each with {:.2f} times its time (medians)\n", more_steps,
-                     step_time);
-}
-
-/// Longer training would decide a pair only if it has a run that did not diverge.
-std::string undecided_text(const UntilResult& result, int64_t undecided) {
-  const int64_t hopeless = std::count_if(result.pairs.begin(), result.pairs.end(), [](const UntilPair& pair) {
-    return pair.runs[0].diverged && pair.runs[1].diverged;
-  });
-  std::string lines;
-  if (undecided > hopeless)
-    lines += fmt::format("in {} nobody knows who would have been first: train longer\n",
-                         counted(undecided - hopeless, "pair"));
-  if (hopeless > 0) lines += fmt::format("in {} both runs diverged, so neither was first\n", counted(hopeless, "pair"));
-  return lines;
-}
-
-/// How finely the times of an arm are known; empty if no run arrived.
-std::string resolution_text(const UntilResult& result, size_t arm) {
-  const auto steps = result.median(arm, steps_of);
-  if (!steps) return "";
-  const auto pair = std::find_if(result.pairs.begin(), result.pairs.end(),  // a run that diverged does not say
-                                 [&](const UntilPair& each) { return !each.runs[arm].diverged; });
-  TRAINOPT_CHECK(pair != result.pairs.end());
-  const int64_t resolution = pair->runs[arm].resolution;
-  return fmt::format("{} is evaluated every {}: its times are multiples of {:.0f} % of the median\n",
-                     arm == 0 ? "A" : "B", counted(resolution, "step"), 100 * static_cast<double>(resolution) / *steps);
-}
-
-}  // namespace
-
-Verdict UntilResult::verdict() const {
-  const TargetRatio all = ratio();
-  return all.interval ? judge(*all.interval, min_effect) : Verdict::inconclusive;
-}
-
-std::optional<double> seconds_of(const UntilRun& run) { return run.time.seconds; }
-
-std::optional<UntilRun> run_to_target(const fs::path& folder, const std::string& what, Recipe recipe, int64_t seed) {
-  create_folders(folder);
-  recipe.seed = seed;
-  recipe.run_dir.reset();
-  recipe.checkpoint.resume = "none";
-  write_file(folder / "recipe.yaml", recipe_yaml(recipe));
-  const CommandEnd end = run_self({"run", (folder / "recipe.yaml").string(), "--run-dir", (folder / "run").string(),
-                                   "--quiet", "checkpoint.at_end=false"},
-                                  folder, 1, {.stop = &stop_signal(), .seconds = {}});
-  if (stop_signal() != 0) return std::nullopt;
-  if (end.code == static_cast<int>(ExitCode::diverged))
-    return UntilRun{.time = {.seconds = std::numeric_limits<double>::infinity()}, .diverged = true};
-  if (end.code != 0) throw UserError(fmt::format("{} with seed {} {}", what, seed, failure_of(end)), exit_code_of(end));
-  std::error_code ignored;  // it is large, and nothing reads it
-  fs::remove(folder / "run/weights.safetensors", ignored);
-  return read_run(folder / "run");
-}
-
-Json to_json(const UntilResult& result) {
-  const TargetRatio ratio = result.ratio();
-  Json pairs = Json::array();
-  for (const UntilPair& pair : result.pairs)
-    pairs.push_back({{"seed", pair.seed}, {"a", run_json(pair.runs[0])}, {"b", run_json(pair.runs[1])}});
-  return {{"schema_version", 1},
-          {"kind", "until"},
-          {"target", {{"metric", result.goal.metric}, {"value", result.goal.value}}},
-          {"level", result.level},
-          {"min_effect", result.min_effect},
-          {"verdict", text(result.verdict())},
-          {"ratio", ratio.ratio ? end_json(*ratio.ratio) : Json()},
-          {"interval",
-           ratio.interval ? Json::array({end_json(ratio.interval->low), end_json(ratio.interval->high)}) : Json()},
-          {"undecided_pairs", ratio.undecided},
-          {"arms", {{"a", arm_json(result, 0)}, {"b", arm_json(result, 1)}}},
-          {"pairs", pairs}};
-}
-
-std::string run_text(const UntilRun& run) {
-  if (run.diverged) return "diverged";
-  return run.time.reached ? fmt::format("{:.1f} s, {} steps", run.time.seconds, with_commas(run.steps))
-                          : fmt::format("not in {:.1f} s", run.time.seconds);
-}
-
-std::string ratio_text(const UntilResult& result) {
-  const TargetRatio ratio = result.ratio();
-  const std::string middle = ratio.ratio ? times_text(*ratio.ratio) : "unknown";
-  if (!ratio.interval)
-    return fmt::format("{}; {} give no interval at {:.4g} %, {} do", middle,
-                       counted(static_cast<int64_t>(result.pairs.size()), "seed"), 100 * result.level,
-                       pairs_for(result.level));
-  return fmt::format("{} ({}–{} at {:.4g} %, {})", middle, times_text(ratio.interval->low),
-                     times_text(ratio.interval->high), 100 * result.level,
-                     counted(static_cast<int64_t>(result.pairs.size()), "seed"));
-}
-
-std::string until_text(const UntilResult& result) {
-  std::string lines = arm_text(result, 0) + arm_text(result, 1) + "\n";
-  for (const UntilPair& pair : result.pairs)
-    lines += fmt::format("seed {:<6} A {:<24} B {}\n", pair.seed, run_text(pair.runs[0]), run_text(pair.runs[1]));
-  lines += fmt::format("\nB {}: time to {}, A ÷ B = {}\n{}", text(result.verdict()), text(result.goal),
-                       ratio_text(result), parts_text(result));
-  lines += undecided_text(result, result.ratio().undecided);
-  for (size_t arm = 0; arm < 2; ++arm) lines += resolution_text(result, arm);
-  return lines;
-}
-
-namespace fs = std::filesystem;
-namespace {
-
-Goal goal_of_both(const UntilArguments& arguments) {
-  const auto a = goal_of(arguments.a.recipe.train.target), b = goal_of(arguments.b.recipe.train.target);
-  if (!a || !b)
-    throw UserError(
-        fmt::format("--until target needs train.target in both recipes, such as train.target.{}; {} has none",
-                    is_language_model(arguments.a.recipe.model.name) ? "loss=2" : "top1_pct=97",
-                    a ? arguments.b.name : arguments.a.name));
-  if (a->metric != b->metric || a->value != b->value)
-    throw UserError(fmt::format("A and B must have the same train.target: {}, {}", text(*a), text(*b)));
-  return *a;
-}
-
-/// Both runs of a seed, in turn: even seeds start with A. nullopt: a signal ended one.
-std::optional<UntilPair> run_pair(const fs::path& folder, const UntilArguments& arguments, int64_t index,
-                                  const OutputOptions& console) {
-  UntilPair pair{.seed = arguments.a.recipe.seed + index, .runs = {}};
-  for (const int64_t turn : {0, 1}) {
-    const auto arm = static_cast<size_t>((index + turn) % 2);
-    const NamedRecipe& named = arm == 0 ? arguments.a : arguments.b;
-    const auto run = run_to_target(folder / fmt::format("seed-{}", pair.seed) / (arm == 0 ? "a" : "b"),
-                                   arm == 0 ? "A" : "B", named.recipe, pair.seed);
-    if (!run) return std::nullopt;
-    pair.runs[arm] = *run;
-    if (!console.quiet) log_info("seed {}, {}: {}", pair.seed, arm == 0 ? "A" : "B", run_text(*run));
-  }
-  return pair;
-}
-
-}  // namespace
-
-int compare_until(const UntilArguments& arguments, const CompareOutput& output, const OutputOptions& console) {
-  UntilResult result{.a = arguments.a,
-                     .b = arguments.b,
-                     .level = arguments.level,
-                     .min_effect = arguments.min_effect,
-                     .goal = goal_of_both(arguments),
-                     .pairs = {}};
-  if (const int64_t least = pairs_for(arguments.level); arguments.seeds < least)
-    throw UserError(fmt::format("--seeds: a verdict at {:g} % needs at least {}: {}", 100 * arguments.level, least,
-                                arguments.seeds));
-  Recipe named = arguments.b.recipe;
-  named.name = "compare-" + named.name;
-  named.run_dir = output.run_dir.empty() ? std::nullopt : std::optional(output.run_dir);
-  const fs::path folder = fs::absolute(make_run_directory(named));
-  const std::function<void(const UntilResult&)> write = [&](const UntilResult& r) {
-    write_file(folder / "result.json", json_text(to_json(r), 2) + "\n");
-    write_file(folder / "report.txt", until_text(r));
-  };
-  const auto keep = keep_with(write);
-  for (int64_t index = 0; index < arguments.seeds; ++index) {
-    const auto pair = run_pair(folder, arguments, index, console);
-    if (!pair) break;
-    result.pairs.push_back(*pair);
-    keep(result);
-  }
+/// Returns the exit code.
+template <class Result>
+int print_until(const Result& result, bool has_pairs, const fs::path& folder, const CompareOutput& output,
+                const OutputOptions& console) {
   const int code = stop_signal() != 0 ? 128 + stop_signal() : 0;
-  if (result.pairs.empty()) return code;
+  if (!has_pairs) return code;
   if (output.json)
     print_json(to_json(result));
   else
@@ -281,140 +56,28 @@ int compare_until(const UntilArguments& arguments, const CompareOutput& output, 
   return code;
 }
 
+}  // namespace
+
+int compare_until(const UntilArguments& arguments, const CompareOutput& output, const OutputOptions& console) {
+  UntilResult result = prepare_until(arguments);
+  const fs::path folder = new_folder(arguments.b.recipe, "compare", output);
+  run_until(result, arguments.seeds, folder, observer_of(console, explain_plainly), keep_in<UntilResult>(folder));
+  return print_until(result, !result.pairs.empty(), folder, output, console);
+}
+
+int ablate_until(const Recipe& recipe, int64_t seeds, double level, double min_effect, const CompareOutput& output,
+                 const OutputOptions& console) {
+  UntilParts parts = prepare_until_parts(recipe, seeds, level, min_effect);
+  const fs::path folder = new_folder(recipe, "ablate", output);
+  run_until_parts(parts, seeds, folder, observer_of(console, explain_plainly), keep_in<UntilParts>(folder));
+  return print_until(parts, !parts.parts.front().result.pairs.empty(), folder, output, console);
+}
+
 int show_until(const fs::path& folder, const CompareOutput& output) {
   output.gate.refuse(kOwnVerdict);
   const fs::path file = folder / (output.json ? "result.json" : "report.txt");
   print_text(read_file(file, ExitCode::data));
   return 0;
-}
-
-namespace fs = std::filesystem;
-namespace {
-
-/// A switch, or another part of the training that can be left out.
-struct Part {
-  std::string name, off;  ///< the override that leaves it out
-  UntilResult result;     ///< A: without it, B: the whole recipe
-};
-
-/// What changes the mathematics of the recipe's training and can be left out of it.
-std::vector<std::pair<std::string, std::string>> parts_of(const Recipe& recipe) {
-  std::vector<std::pair<std::string, std::string>> all;
-  for (const std::string& name : new_math_switches(recipe)) all.emplace_back(name, switched_off(name));
-  if (!std::holds_alternative<ConstantSchedule>(recipe.scheduler.schedule))
-    all.emplace_back("scheduler", "scheduler.name=constant");
-  if (!std::holds_alternative<NoAverageConfig>(recipe.average)) all.emplace_back("average", "average.name=none");
-  return all;
-}
-
-std::vector<Part> make_parts(const Recipe& recipe, const Goal& goal, double level, double min_effect) {
-  std::vector<Part> parts;
-  for (const auto& [name, off] : parts_of(recipe)) {
-    const auto without = with_words(recipe, {off}, 1);
-    if (!without)
-      throw UserError(fmt::format("{} cannot be left out of this recipe alone: the rest contradicts {}", name, off));
-    parts.push_back({name, off,
-                     UntilResult{.a = {"without " + name, *without},
-                                 .b = {recipe.name, recipe},
-                                 .level = level,
-                                 .min_effect = min_effect,
-                                 .goal = goal,
-                                 .pairs = {}}});
-  }
-  if (parts.empty())
-    throw UserError(
-        "--until target compares switches that change the mathematics, a schedule or an average, and this recipe has "
-        "none of them on; ablate without --until measures the others");
-  const double each = 1 - (1 - level) / static_cast<double>(parts.size());  // Bonferroni
-  for (Part& part : parts) part.result.level = each;
-  return parts;
-}
-
-/// The whole recipe and each part's, with one seed, beginning with another one each time. False: a signal ended one.
-bool run_seed(std::vector<Part>& parts, const fs::path& folder, int64_t index, const OutputOptions& console) {
-  const Recipe& whole = parts.front().result.b.recipe;
-  const int64_t seed = whole.seed + index, arms = std::ssize(parts) + 1;
-  const fs::path here = folder / fmt::format("seed-{}", seed);
-  std::vector<UntilRun> runs(static_cast<size_t>(arms));
-  for (int64_t turn = 0; turn < arms; ++turn) {
-    const auto arm = static_cast<size_t>((index + turn) % arms);
-    const bool is_whole = arm == parts.size();
-    const std::string name = is_whole ? "everything" : parts[arm].result.a.name;
-    const auto run = run_to_target(here / (is_whole ? "everything" : "without-" + parts[arm].name), name,
-                                   is_whole ? whole : parts[arm].result.a.recipe, seed);
-    if (!run) return false;
-    runs[arm] = *run;
-    if (!console.quiet) log_info("seed {}, {}: {}", seed, name, run_text(*run));
-  }
-  for (size_t i = 0; i < parts.size(); ++i) parts[i].result.pairs.push_back({seed, {runs[i], runs.back()}});
-  return true;
-}
-
-Json parts_json(const std::vector<Part>& parts, double level) {
-  const Goal& goal = parts.front().result.goal;
-  Json json = {{"schema_version", 1},
-               {"kind", "ablate until"},
-               {"target", {{"metric", goal.metric}, {"value", goal.value}}},
-               {"level", level},
-               {"parts", Json::array()}};
-  for (const Part& part : parts) {
-    Json one = to_json(part.result);
-    one["name"] = part.name;
-    one["without"] = part.off;
-    json["parts"].push_back(std::move(one));
-  }
-  return json;
-}
-
-std::string arm_words(const UntilResult& result, size_t arm) {
-  const auto seconds = result.median(arm, seconds_of);
-  return fmt::format("{} of {}{}", result.reached(arm), result.pairs.size(),
-                     seconds ? fmt::format(", {:.1f} s", *seconds) : "");
-}
-
-std::string parts_text(const std::vector<Part>& parts, double level) {
-  Table table({"", "without it", "with it", "time without ÷ with", "verdict"}, 1);
-  for (const Part& part : parts)
-    table.add({{part.name},
-               {arm_words(part.result, 0)},
-               {arm_words(part.result, 1)},
-               {ratio_text(part.result)},
-               {std::string(text(part.result.verdict()))}});
-  return fmt::format(
-      "time to {}: runs that reached it, and their median\n\n{}\n\nall intervals together hold at {:g} %\n",
-      text(parts.front().result.goal), table.text(false), 100 * level);
-}
-
-}  // namespace
-
-int ablate_until(const Recipe& recipe, int64_t seeds, double level, double min_effect, const CompareOutput& output,
-                 const OutputOptions& console) {
-  const auto goal = goal_of(recipe.train.target);
-  if (!goal)
-    throw UserError(fmt::format("--until target needs train.target, such as train.target.{}",
-                                is_language_model(recipe.model.name) ? "loss=2" : "top1_pct=97"));
-  std::vector<Part> parts = make_parts(recipe, *goal, level, min_effect);
-  if (const int64_t least = pairs_for(parts.front().result.level); seeds < least)
-    throw UserError(fmt::format("--seeds: verdicts about {} that together hold at {:g} % need at least {}: {}",
-                                counted(std::ssize(parts), "part"), 100 * level, least, seeds));
-  Recipe named = recipe;
-  named.name = "ablate-" + named.name;
-  named.run_dir = output.run_dir.empty() ? std::nullopt : std::optional(output.run_dir);
-  const fs::path folder = fs::absolute(make_run_directory(named));
-  const std::function<void(const std::vector<Part>&)> write = [&](const std::vector<Part>& all) {
-    write_file(folder / "result.json", json_text(parts_json(all, level), 2) + "\n");
-    write_file(folder / "report.txt", parts_text(all, level));
-  };
-  const auto keep = keep_with(write);
-  for (int64_t index = 0; index < seeds && run_seed(parts, folder, index, console); ++index) keep(parts);
-  const int code = stop_signal() != 0 ? 128 + stop_signal() : 0;
-  if (parts.front().result.pairs.empty()) return code;
-  if (output.json)
-    print_json(parts_json(parts, level));
-  else
-    print_text(parts_text(parts, level));
-  if (!console.quiet) log_info("results are in {}", folder.string());
-  return code;
 }
 
 }  // namespace trainopt

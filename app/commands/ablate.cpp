@@ -1,18 +1,18 @@
 // trainopt ablate RECIPE: measures each switch of a recipe, alone and removed from the full stack.
 #include "app/commands.h"
-#include "app/measure_session.h"
-#include "app/report_page.h"
-#include "app/run_directory.h"
-#include "app/run_plan.h"
 #include "app/shared_options.h"
-#include "app/signals.h"
 #include "app/until.h"
-#include "app/version.h"
-#include "base/files.h"
+#include "base/files/files.h"
 #include "base/log.h"
 #include "base/print.h"
-#include "compare/ablation_report.h"
 #include "compare/bundle.h"
+#include "compare/output/ablation_report.h"
+#include "compare/session.h"
+#include "run/directory.h"
+#include "run/report_page.h"
+#include "run/run_plan.h"
+#include "run/signals.h"
+#include "run/version.h"
 
 #include <CLI/CLI.hpp>
 

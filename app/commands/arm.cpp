@@ -1,13 +1,13 @@
 // trainopt arm: the process that `compare` and `ablate` start for an arm that needs its own. With several ranks, each
 // rank starts one. Internal, so hidden from --help.
 #include "app/commands.h"
-#include "app/explain.h"
-#include "app/measure_session.h"
-#include "app/run_plan.h"
-#include "base/files.h"
+#include "base/files/files.h"
 #include "comm/communicator.h"
 #include "comm/nccl_environment.h"
 #include "compare/arms/arm_process.h"
+#include "compare/session.h"
+#include "run/explain.h"
+#include "run/run_plan.h"
 
 #include <CLI/CLI.hpp>
 #include <csignal>

@@ -1,8 +1,8 @@
 // trainopt env: describes this machine.
 #include "app/commands.h"
-#include "app/version.h"
 #include "base/print.h"
 #include "metrics/hardware/environment.h"
+#include "run/version.h"
 
 #include <CLI/CLI.hpp>
 #include <cstdio>

@@ -1,13 +1,13 @@
 // trainopt find batch: the largest batch that fits, and the size beyond which throughput no longer grows.
 #include "app/commands.h"
-#include "app/run_directory.h"
-#include "app/self_command.h"
-#include "app/signals.h"
-#include "base/files.h"
+#include "base/files/files.h"
 #include "base/print.h"
+#include "base/run_command.h"
 #include "base/units.h"
 #include "recipe/make_plan.h"
 #include "recipe/recipe_io.h"
+#include "run/directory.h"
+#include "run/signals.h"
 
 #include <CLI/CLI.hpp>
 

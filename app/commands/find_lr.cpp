@@ -1,17 +1,17 @@
 // trainopt find lr: a learning rate from a range test, in a process of its own.
 #include "app/commands.h"
-#include "app/report_page.h"
-#include "app/run_directory.h"
-#include "app/self_command.h"
-#include "app/signals.h"
-#include "app/version.h"
 #include "base/bar_plot.h"
-#include "base/files.h"
+#include "base/files/files.h"
 #include "base/print.h"
+#include "base/run_command.h"
 #include "checkpoint/store.h"
 #include "compare/bundle.h"
 #include "recipe/make_plan.h"
 #include "recipe/recipe_io.h"
+#include "run/directory.h"
+#include "run/report_page.h"
+#include "run/signals.h"
+#include "run/version.h"
 #include "statistics/rate_range.h"
 
 #include <CLI/CLI.hpp>

@@ -1,11 +1,7 @@
 // trainopt profile RECIPE...: a short run with the profiler on, and what its trace shows.
 #include "app/commands.h"
-#include "app/report_page.h"
-#include "app/run_session.h"
 #include "app/shared_options.h"
-#include "app/signals.h"
-#include "app/stored_peaks.h"
-#include "base/files.h"
+#include "base/files/files.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "base/print.h"
@@ -14,6 +10,10 @@
 #include "metrics/summary.h"
 #include "recipe/make_plan.h"
 #include "recipe/plan_machine.h"
+#include "run/report_page.h"
+#include "run/session.h"
+#include "run/signals.h"
+#include "run/stored_peaks.h"
 #include "trace/analysis.h"
 #include "train/observe/profiler.h"
 

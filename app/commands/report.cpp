@@ -1,9 +1,9 @@
 // trainopt report FOLDER...: one page to look at, in one file.
 #include "app/commands.h"
-#include "app/report_page.h"
-#include "app/signals.h"
 #include "base/error.h"
 #include "base/print.h"
+#include "run/report_page.h"
+#include "run/signals.h"
 
 #include <CLI/CLI.hpp>
 

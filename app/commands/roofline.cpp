@@ -1,11 +1,6 @@
 // trainopt roofline: measures what this machine can do, and what a recipe's model could.
 #include "app/commands.h"
-#include "app/job_member.h"
-#include "app/run_plan.h"
-#include "app/signals.h"
-#include "app/stored_peaks.h"
-#include "app/version.h"
-#include "base/files.h"
+#include "base/files/files.h"
 #include "base/log.h"
 #include "base/print.h"
 #include "base/units.h"
@@ -19,6 +14,11 @@
 #include "roofline/measure_machine.h"
 #include "roofline/model_products.h"
 #include "roofline/unit_limits.h"
+#include "run/job_member.h"
+#include "run/run_plan.h"
+#include "run/signals.h"
+#include "run/stored_peaks.h"
+#include "run/version.h"
 
 #include <ATen/Parallel.h>
 #include <CLI/CLI.hpp>

@@ -1,15 +1,15 @@
 // trainopt run RECIPE...: trains.
 #include "app/commands.h"
-#include "app/measure_session.h"
-#include "app/run_session.h"
 #include "app/shared_options.h"
-#include "app/signals.h"
-#include "base/files.h"
+#include "base/files/files.h"
 #include "base/print.h"
 #include "comm/launch/launch_environment.h"
-#include "compare/ablation_report.h"
 #include "compare/ceilings.h"
-#include "train/debug/inject.h"
+#include "compare/output/ablation_report.h"
+#include "compare/session.h"
+#include "debugging/inject.h"
+#include "run/session.h"
+#include "run/signals.h"
 
 #include <CLI/CLI.hpp>
 

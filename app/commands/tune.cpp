@@ -1,14 +1,14 @@
 // trainopt tune RECIPE: diagnose, change, measure, keep what pays.
 #include "app/commands.h"
-#include "app/run_directory.h"
-#include "app/signals.h"
-#include "app/tuning_bench.h"
-#include "base/files.h"
+#include "base/files/files.h"
 #include "base/print.h"
 #include "base/units.h"
 #include "comm/launch/launch_environment.h"
 #include "device/process.h"
-#include "tuning/tuner.h"
+#include "run/directory.h"
+#include "run/signals.h"
+#include "tune/tuner.h"
+#include "tune/tuning_bench.h"
 
 #include <CLI/CLI.hpp>
 

@@ -1,7 +1,7 @@
 #include "base/log.h"
 
 #include "base/error.h"
-#include "base/file_calls.h"
+#include "base/files/file_calls.h"
 #include "base/print.h"
 
 #include <spdlog/sinks/basic_file_sink.h>

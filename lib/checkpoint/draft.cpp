@@ -1,6 +1,6 @@
 #include "checkpoint/draft.h"
 
-#include "base/files.h"
+#include "base/files/files.h"
 #include "base/log.h"
 #include "base/units.h"
 #include "checkpoint/store.h"

@@ -2,7 +2,7 @@
 // rename, or is removed.
 #pragma once
 
-#include "base/safetensors.h"
+#include "base/files/safetensors.h"
 #include "checkpoint/manifest.h"
 
 #include <cstdint>

@@ -1,8 +1,8 @@
 #include "checkpoint/run_lock.h"
 
-#include "base/log.h"
-#include "base/files.h"
+#include "base/files/files.h"
 #include "base/host_name.h"
+#include "base/log.h"
 
 #include <unistd.h>
 

@@ -1,7 +1,7 @@
 // One run per run directory: two processes writing the same files would corrupt both runs.
 #pragma once
 
-#include "base/file_calls.h"
+#include "base/files/file_calls.h"
 
 #include <filesystem>
 #include <string>

@@ -1,7 +1,7 @@
 #include "checkpoint/store.h"
 
 #include "base/checksum.h"
-#include "base/files.h"
+#include "base/files/files.h"
 #include "base/log.h"
 #include "checkpoint/draft.h"
 

@@ -1,7 +1,7 @@
 #include "compare/baseline.h"
 
 #include "base/units.h"
-#include "compare/comparison_text.h"
+#include "compare/output/comparison_text.h"
 #include "compare/sampling/turn_taker.h"
 #include "statistics/spread.h"
 #include "statistics/verdict.h"

@@ -1,11 +1,11 @@
 #include "compare/bundle.h"
 
-#include "base/files.h"
-#include "base/program_files.h"
-#include "compare/comparison_json.h"
-#include "compare/comparison_text.h"
-#include "compare/rotation_json.h"
-#include "compare/rotation_text.h"
+#include "base/files/files.h"
+#include "base/files/program_files.h"
+#include "compare/output/comparison_json.h"
+#include "compare/output/comparison_text.h"
+#include "compare/output/rotation_json.h"
+#include "compare/output/rotation_text.h"
 #include "metrics/hardware/environment.h"
 
 #include <xxhash.h>

@@ -1,8 +1,8 @@
 #include "compare/comparison.h"
 
 #include "base/units.h"
-#include "compare/comparison_text.h"
-#include "compare/remarks.h"
+#include "compare/output/comparison_text.h"
+#include "compare/output/remarks.h"
 #include "metrics/summary.h"
 #include "statistics/paired.h"
 

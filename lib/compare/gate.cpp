@@ -2,8 +2,8 @@
 
 #include "base/error.h"
 #include "base/units.h"
-#include "compare/comparison_text.h"
-#include "compare/remarks.h"
+#include "compare/output/comparison_text.h"
+#include "compare/output/remarks.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,7 +1,7 @@
 #include "compare/rotation.h"
 
 #include "base/error.h"
-#include "compare/remarks.h"
+#include "compare/output/remarks.h"
 #include "compare/sampling/sampling.h"
 
 #include <algorithm>

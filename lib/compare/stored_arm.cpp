@@ -1,11 +1,11 @@
 #include "compare/stored_arm.h"
 
 #include "base/error.h"
-#include "base/files.h"
+#include "base/files/files.h"
 #include "compare/against.h"
 #include "compare/bundle.h"
-#include "compare/comparison_json.h"
-#include "compare/json_values.h"
+#include "compare/output/comparison_json.h"
+#include "compare/output/json_values.h"
 #include "statistics/spread.h"
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 #include "config/tree.h"
 
-#include "base/files.h"
+#include "base/files/files.h"
 #include "config/problems.h"
 
 #include <yaml-cpp/exceptions.h>

@@ -1,9 +1,9 @@
 #include "data/dataset.h"
 
 #include "base/error.h"
-#include "base/file_calls.h"
+#include "base/files/file_calls.h"
+#include "base/files/mapped_file.h"
 #include "base/json.h"
-#include "base/mapped_file.h"
 #include "config/load.h"
 #include "data/formats/cifar10_file.h"
 #include "data/formats/shards.h"

@@ -1,5 +1,5 @@
 #include "base/error.h"
-#include "base/safetensors.h"
+#include "base/files/safetensors.h"
 #include "data/loader_bench.h"
 #include "data/token_counts.h"
 #include "device/tensor.h"

@@ -2,7 +2,7 @@
 
 #include "base/checksum.h"
 #include "base/error.h"
-#include "base/file_calls.h"
+#include "base/files/file_calls.h"
 #include "base/philox.h"
 #include "base/progress.h"
 #include "base/threads.h"

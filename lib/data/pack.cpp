@@ -2,8 +2,8 @@
 
 #include "base/checksum.h"
 #include "base/error.h"
-#include "base/files.h"
-#include "base/mapped_file.h"
+#include "base/files/files.h"
+#include "base/files/mapped_file.h"
 #include "data/formats/packed/packed_writer.h"
 #include "data/formats/parquet/parquet_file.h"
 #include "data/formats/parquet/parquet_writer.h"

@@ -1,8 +1,8 @@
 #include "data/sample_loader.h"
 
 #include "base/error.h"
+#include "base/files/mapped_file.h"
 #include "base/log.h"
-#include "base/mapped_file.h"
 #include "base/units.h"
 
 #include <fmt/ranges.h>

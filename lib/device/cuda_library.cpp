@@ -1,6 +1,6 @@
 #include "device/cuda_library.h"
 
-#include "base/program_files.h"
+#include "base/files/program_files.h"
 #include "device/cuda_table.h"
 
 #include <dlfcn.h>

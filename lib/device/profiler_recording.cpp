@@ -1,8 +1,8 @@
 #include "device/profiler_recording.h"
 
 #include "base/error.h"
-#include "base/file_calls.h"
-#include "base/held_folder.h"
+#include "base/files/file_calls.h"
+#include "base/files/held_folder.h"
 
 #include <torch/csrc/autograd/profiler_kineto.h>
 

@@ -1,6 +1,6 @@
 #include "metrics/line_file.h"
 
-#include "base/files.h"
+#include "base/files/files.h"
 #include "base/log.h"
 
 #include <pthread.h>

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "base/clock.h"
-#include "base/file_calls.h"
+#include "base/files/file_calls.h"
 
 #include <cstdint>
 #include <filesystem>

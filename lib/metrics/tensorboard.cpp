@@ -1,6 +1,6 @@
 #include "metrics/tensorboard.h"
 
-#include "base/files.h"
+#include "base/files/files.h"
 #include "base/host_name.h"
 #include "metrics/format.h"
 

@@ -1,7 +1,7 @@
 // Tensors in safetensors files.
 #pragma once
 
-#include "base/safetensors.h"
+#include "base/files/safetensors.h"
 
 #include <ATen/core/Tensor.h>
 

@@ -1,7 +1,9 @@
 #include "recipe/make_plan.h"
 
 #include "config/load.h"
-#include "gradcheck/gradcheck.h"
+#include "debugging/debug.h"
+#include "debugging/dump.h"
+#include "debugging/gradcheck/gradcheck.h"
 #include "optimizations/activation_checkpointing/activation_checkpointing.h"
 #include "optimizations/attention/attention.h"
 #include "optimizations/channels_last/channels_last.h"
@@ -22,8 +24,6 @@
 #include "recipe/plain_plan.h"
 #include "recipe/plan_machine.h"
 #include "recipe/recipe_io.h"
-#include "train/debug/debug.h"
-#include "train/debug/dump.h"
 #include "train/observe/profiler.h"
 
 #include <algorithm>

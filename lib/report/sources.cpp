@@ -1,7 +1,7 @@
 #include "report/sources.h"
 
 #include "base/error.h"
-#include "base/files.h"
+#include "base/files/files.h"
 #include "base/units.h"
 #include "config/outline.h"
 #include "config/problems.h"

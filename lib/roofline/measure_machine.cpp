@@ -1,7 +1,7 @@
 #include "roofline/measure_machine.h"
 
 #include "base/clock.h"
-#include "base/file_calls.h"
+#include "base/files/file_calls.h"
 #include "base/philox.h"
 #include "device/backend_settings.h"
 #include "device/device.h"

@@ -2,7 +2,7 @@
 
 #include "base/checksum.h"
 #include "base/error.h"
-#include "base/files.h"
+#include "base/files/files.h"
 #include "base/units.h"
 
 #include <fmt/format.h>

@@ -1,7 +1,7 @@
 #include "storage/data_files.h"
 
 #include "base/error.h"
-#include "base/file_calls.h"
+#include "base/files/file_calls.h"
 #include "base/units.h"
 #include "storage/http.h"
 #include "storage/remote_file.h"

@@ -1,9 +1,9 @@
 #include "storage/disk_cache.h"
 
-#include "base/log.h"
 #include "base/error.h"
-#include "base/file_calls.h"
-#include "base/files.h"
+#include "base/files/file_calls.h"
+#include "base/files/files.h"
+#include "base/log.h"
 #include "storage/cache_file.h"
 
 #include <sys/stat.h>

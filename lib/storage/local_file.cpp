@@ -1,4 +1,4 @@
-#include "base/mapped_file.h"
+#include "base/files/mapped_file.h"
 #include "storage/data_file.h"
 
 namespace trainopt {

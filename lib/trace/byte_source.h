@@ -1,7 +1,7 @@
 // The bytes of a plain or gzip-compressed file as a stream buffer with constant memory.
 #pragma once
 
-#include "base/file_calls.h"
+#include "base/files/file_calls.h"
 
 #include <cstdint>
 #include <filesystem>
@@ -9,8 +9,6 @@
 #include <streambuf>
 #include <string_view>
 #include <vector>
-
-struct z_stream_s;
 
 struct z_stream_s;
 

@@ -1,8 +1,8 @@
 #include "trace/finished_trace.h"
 
 #include "base/error.h"
-#include "base/files.h"
-#include "base/held_folder.h"
+#include "base/files/files.h"
+#include "base/files/held_folder.h"
 #include "base/json.h"
 #include "trace/byte_source.h"
 #include "trace/event_copier.h"

@@ -4,7 +4,7 @@
 //     STEPS training steps with one checkpoint written in the background, against as many without
 //   checkpoint_speed disk RECIPE FOLDER PAIRS
 //     saving and loading the state of this training, against write + fsync and read of its bytes
-#include "base/files.h"
+#include "base/files/files.h"
 #include "checkpoint/draft.h"
 #include "checkpoint/store.h"
 #include "recipe/make_plan.h"

@@ -2,7 +2,6 @@
 // relative to a plain copy. Prints one JSON object per line: pass, type, MiB that it must move, its bandwidth ÷ the
 // copy's. Pass and copy take turns; the ratio is the median over the turns. Names in `[…]` are the same work by
 // libtorch.
-#include "app/version.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/json.h"
@@ -18,6 +17,7 @@
 #include "kernels/pool/pool.h"
 #include "kernels/update/update.h"
 #include "metrics/summary.h"
+#include "run/version.h"
 
 #include <ATen/ops/_fused_adamw.h>
 #include <ATen/ops/_fused_sgd.h>

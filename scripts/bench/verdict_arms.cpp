@@ -15,7 +15,7 @@
 #include "compare/arms/ranked_arms.h"
 #include "compare/bundle.h"
 #include "compare/comparison.h"
-#include "compare/comparison_json.h"
+#include "compare/output/comparison_json.h"
 #include "device/process.h"
 #include "metrics/summary.h"
 #include "recipe/recipe_io.h"

@@ -21,7 +21,7 @@ if(LIBRARY)
   set(build_id ${CMAKE_MATCH_1})
 endif()
 file(CONFIGURE OUTPUT ${OUT} @ONLY CONTENT [[
-#include "app/version.h"
+#include "run/version.h"
 
 namespace trainopt {
 

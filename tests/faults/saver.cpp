@@ -8,7 +8,7 @@
 //                                the next command.
 //   check FOLDER                 Answers: "whole S..." for all checkpoints, oldest first, "latest S", and "drafts N"
 //                                left by killed runs; or "broken: why".
-#include "base/files.h"
+#include "base/files/files.h"
 #include "checkpoint/run_lock.h"
 #include "checkpoint/store.h"
 #include "support/plans.h"

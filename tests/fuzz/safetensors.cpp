@@ -1,5 +1,5 @@
 // Safetensors: the tensors of an accepted file fill it to the end, with the bytes that it has there.
-#include "base/safetensors.h"
+#include "base/files/safetensors.h"
 #include "support.h"
 
 #include <numeric>

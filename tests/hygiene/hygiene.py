@@ -30,7 +30,7 @@ LISTS = {
     "lib/optimizations/config.h",
     "lib/optimizations/CMakeLists.txt",
     "lib/recipe/make_plan.cpp",
-    "lib/advice/rules.cpp",
+    "lib/run/rules.cpp",
     "lib/kernels/CMakeLists.txt",  # lists the sources in each kernel's folder
 }
 # Names that are also ordinary English words: only references in code count.

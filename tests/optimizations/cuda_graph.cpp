@@ -1,4 +1,5 @@
 // A run that records and replays its steps is bit-identical to an eager run, whatever the host decides between steps.
+#include "debugging/inject.h"
 #include "device/cuda_library.h"
 #include "kernels/update/update.h"
 #include "optimizations/cuda_graph/cuda_graph.h"
@@ -8,7 +9,6 @@
 #include "support/catch.h"
 #include "support/resuming.h"
 #include "support/small_gpt2.h"
-#include "train/debug/inject.h"
 
 #include <ATen/Parallel.h>
 

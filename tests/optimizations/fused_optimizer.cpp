@@ -1,5 +1,6 @@
 // Fused updates compared with the loop over parameters, and deferred gradients with the plain form, which does each
 // pass immediately. tests/kernels tests the kernels.
+#include "debugging/inject.h"
 #include "device/tensor.h"
 #include "optimizations/fused_optimizer/fused_optimizer.h"
 #include "optimizations/fused_optimizer/fused_update.h"
@@ -8,7 +9,6 @@
 #include "support/parameters.h"
 #include "support/plans.h"
 #include "support/resuming.h"
-#include "train/debug/inject.h"
 
 namespace fused_optimizer_tests {
 

@@ -1,7 +1,7 @@
 // debug.gradcheck on the real kernels: no alarm for any switch of the catalogue in any type, and a term that is missing
 // from a kernel is found.
+#include "debugging/gradcheck/gradcheck.h"
 #include "device/tensor.h"
-#include "gradcheck/gradcheck.h"
 #include "optimizations/amp/amp.h"
 #include "optimizations/fp8/linear.h"
 #include "optimizations/fused_kernels/fused_operations.h"

@@ -1,5 +1,6 @@
 // Real runs of every switch that works on this machine, compared with the plain plan from the same seed.
 #include "device/device_allocator.h"
+#include "debugging/wait_finder.h"
 #include "device/tensor.h"
 #include "recipe/plan_text.h"
 #include "support/catch.h"

@@ -1,5 +1,6 @@
 // Every sharding strategy trains what one rank trains. Ranks are threads.
 #include "comm/sharding_costs.h"
+#include "debugging/wait_finder.h"
 #include "device/tensor.h"
 #include "support/catch.h"
 #include "support/small_gpt2.h"

@@ -1,7 +1,7 @@
 // Faults of the file system at a chosen call: an error, a short write, a kill, a power failure.
 #pragma once
 
-#include "base/file_calls.h"
+#include "base/files/file_calls.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>

@@ -1,9 +1,9 @@
 // Catch2's main for tests that need a GPU: without one they are skipped, not passed.
 #define CATCH_CONFIG_RUNNER
 #include "catch.h"
-#include "app/version.h"
 #include "device/cuda_library.h"
 #include "device/device.h"
+#include "run/version.h"
 
 #include <cstdio>
 #include <string>

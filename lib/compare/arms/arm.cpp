@@ -3,9 +3,9 @@
 #include "base/error.h"
 #include "compare/arms/local_arm.h"
 #include "compare/ceilings.h"
-#include "compare/json_values.h"
+#include "compare/output/json_values.h"
+#include "debugging/inject.h"
 #include "recipe/make_plan.h"
-#include "train/debug/inject.h"
 
 #include <algorithm>
 

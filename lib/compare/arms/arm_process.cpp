@@ -1,7 +1,7 @@
 #include "compare/arms/arm_process.h"
 
 #include "base/clock.h"
-#include "base/files.h"
+#include "base/files/files.h"
 #include "comm/communicator.h"
 
 #include <sys/socket.h>

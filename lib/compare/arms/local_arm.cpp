@@ -1,13 +1,13 @@
 #include "compare/arms/local_arm.h"
 
-#include "base/files.h"
+#include "base/files/files.h"
 #include "base/philox.h"
 #include "base/units.h"
+#include "debugging/dump.h"
 #include "device/memory.h"
 #include "device/tensor.h"
 #include "metrics/hardware/process_probe.h"
 #include "recipe/plan_text.h"
-#include "train/debug/dump.h"
 #include "train/plan.h"
 #include "train/receipt.h"
 

@@ -1,8 +1,8 @@
 #include "compare/arms/make_arm.h"
 
-#include "base/files.h"
+#include "base/files/files.h"
+#include "base/files/program_files.h"
 #include "base/log.h"
-#include "base/program_files.h"
 #include "comm/communicator.h"
 #include "compare/arms/arm_process.h"
 #include "compare/arms/local_arm.h"

@@ -1,6 +1,6 @@
 #include "compare/arms/ranked_arms.h"
 
-#include "base/files.h"
+#include "base/files/files.h"
 #include "base/host_name.h"
 #include "base/log.h"
 #include "comm/communicator.h"

@@ -1,6 +1,6 @@
 // Data sets of 32×32 images held in memory.
 #include "base/error.h"
-#include "base/files.h"
+#include "base/files/files.h"
 #include "base/philox.h"
 #include "data/dataset.h"
 #include "data/formats/cifar10_file.h"

@@ -1,5 +1,5 @@
 #include "base/checksum.h"
-#include "base/file_calls.h"
+#include "base/files/file_calls.h"
 #include "base/log.h"
 #include "base/philox.h"
 #include "base/progress.h"

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "base/checksum.h"
-#include "base/file_calls.h"
+#include "base/files/file_calls.h"
 
 #include <algorithm>
 #include <cstdint>

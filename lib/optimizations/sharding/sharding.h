@@ -27,7 +27,6 @@ namespace trainopt {
 
 class Communicator;
 class Model;
-struct Plan;
 
 /// Broadcasts rank 0's parameters and buffers to all ranks.
 void broadcast_state(const Model& model, Communicator& communicator);

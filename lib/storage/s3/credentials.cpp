@@ -1,7 +1,7 @@
 #include "storage/s3/credentials.h"
 
 #include "base/error.h"
-#include "base/files.h"
+#include "base/files/files.h"
 #include "base/json.h"
 #include "storage/s3/signature.h"
 #include "storage/s3/xml.h"

@@ -1,6 +1,6 @@
 #include "train/checkpoint/checkpoint_files.h"
 
-#include "base/files.h"
+#include "base/files/files.h"
 #include "base/log.h"
 #include "base/signals.h"
 #include "checkpoint/draft.h"

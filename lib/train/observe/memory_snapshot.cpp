@@ -1,8 +1,8 @@
 #include "train/observe/memory_snapshot.h"
 
 #include "base/error.h"
-#include "base/files.h"
-#include "base/pickle.h"
+#include "base/files/files.h"
+#include "base/files/pickle.h"
 #include "device/memory.h"
 
 #include <algorithm>

@@ -1,7 +1,7 @@
 #include "train/observe/observed_step.h"
 
 #include "base/error.h"
-#include "base/file_calls.h"
+#include "base/files/file_calls.h"
 #include "base/log.h"
 #include "device/device_allocator.h"
 #include "device/memory.h"

@@ -109,8 +109,6 @@ class WrappedProfiler : public StepProfiler {
 // What a trainer does for a MemoryRecorder, if it has one. Also counts page faults.
 
 class Model;
-class ParameterStore;
-struct StepTrace;
 
 class StepMemory {
  public:

@@ -1,7 +1,7 @@
 #include "train/observe/profiler.h"
 
 #include "base/error.h"
-#include "base/files.h"
+#include "base/files/files.h"
 #include "base/log.h"
 #include "base/units.h"
 #include "comm/communicator.h"

@@ -8,9 +8,9 @@
 // that each end with a zero byte: the folder, the number of arguments, the arguments, the variables of the environment
 // (NAME=value). It gets two 32-bit integers back: at once the process id, and at the end the status as wait() gives it.
 #include "app/program.h"
-#include "app/version.h"
 #include "base/error.h"
 #include "device/cuda_library.h"
+#include "run/version.h"
 
 #include <fcntl.h>
 #include <poll.h>

@@ -1,6 +1,6 @@
-#include "base/file_calls.h"
 #include "base/checksum.h"
-#include "base/files.h"
+#include "base/files/file_calls.h"
+#include "base/files/files.h"
 #include "support/catch.h"
 #include "support/file_faults.h"
 #include "support/temporary_folder.h"

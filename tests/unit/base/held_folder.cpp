@@ -1,7 +1,7 @@
-#include "base/held_folder.h"
+#include "base/files/held_folder.h"
 
-#include "base/file_calls.h"
-#include "base/files.h"
+#include "base/files/file_calls.h"
+#include "base/files/files.h"
 #include "support/catch.h"
 #include "support/temporary_folder.h"
 

@@ -1,6 +1,6 @@
-#include "base/mapped_file.h"
+#include "base/files/mapped_file.h"
 
-#include "base/files.h"
+#include "base/files/files.h"
 #include "base/signals.h"
 #include "support/catch.h"
 #include "support/sanitized.h"

@@ -1,4 +1,4 @@
-#include "base/pickle.h"
+#include "base/files/pickle.h"
 #include "support/catch.h"
 
 #include <limits>

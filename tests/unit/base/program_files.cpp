@@ -1,6 +1,6 @@
-#include "base/program_files.h"
+#include "base/files/program_files.h"
 
-#include "base/mapped_file.h"
+#include "base/files/mapped_file.h"
 #include "base/run_command.h"
 #include "support/temporary_folder.h"
 

@@ -1,6 +1,6 @@
-#include "base/safetensors.h"
 #include "base/error.h"
-#include "base/files.h"
+#include "base/files/files.h"
+#include "base/files/safetensors.h"
 #include "support/catch.h"
 #include "support/temporary_folder.h"
 

@@ -1,5 +1,5 @@
 #include "base/checksum.h"
-#include "base/files.h"
+#include "base/files/files.h"
 #include "some_checkpoint.h"
 
 #include <sys/mount.h>

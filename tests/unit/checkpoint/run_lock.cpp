@@ -1,6 +1,6 @@
 #include "checkpoint/run_lock.h"
 
-#include "base/files.h"
+#include "base/files/files.h"
 #include "some_checkpoint.h"
 #include "support/file_faults.h"
 

@@ -1,7 +1,7 @@
 // Where ranks meet, and what they believe there.
 #include "comm/rendezvous.h"
 
-#include "base/files.h"
+#include "base/files/files.h"
 #include "comm/store.h"
 #include "support/captured_log.h"
 #include "support/catch.h"

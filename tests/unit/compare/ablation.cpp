@@ -1,9 +1,9 @@
 #include "compare/ablation.h"
 
-#include "base/files.h"
-#include "compare/ablation_report.h"
+#include "base/files/files.h"
 #include "compare/ceilings.h"
-#include "compare/remarks.h"
+#include "compare/output/ablation_report.h"
+#include "compare/output/remarks.h"
 #include "support/catch.h"
 #include "support/temporary_folder.h"
 

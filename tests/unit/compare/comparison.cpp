@@ -1,8 +1,8 @@
 #include "compare/comparison.h"
 
 #include "base/philox.h"
-#include "compare/comparison_json.h"
-#include "compare/comparison_text.h"
+#include "compare/output/comparison_json.h"
+#include "compare/output/comparison_text.h"
 #include "scripted_arm.h"
 #include "support/catch.h"
 

@@ -1,6 +1,6 @@
 #include "compare/finished_runs.h"
 
-#include "base/files.h"
+#include "base/files/files.h"
 #include "support/catch.h"
 #include "support/temporary_folder.h"
 

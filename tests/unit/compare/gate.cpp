@@ -1,7 +1,7 @@
 #include "compare/gate.h"
 
 #include "base/error.h"
-#include "compare/comparison_json.h"
+#include "compare/output/comparison_json.h"
 #include "scripted_arm.h"
 #include "support/catch.h"
 

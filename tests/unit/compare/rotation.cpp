@@ -2,8 +2,8 @@
 
 #include "base/philox.h"
 #include "compare/each_values.h"
-#include "compare/rotation_json.h"
-#include "compare/rotation_text.h"
+#include "compare/output/rotation_json.h"
+#include "compare/output/rotation_text.h"
 #include "compare/sampling/process_sets.h"
 #include "compare/sampling/turn_taker.h"
 #include "scripted_arm.h"

@@ -1,5 +1,5 @@
 // Tables as terminals and Markdown pages show them.
-#include "compare/table.h"
+#include "compare/output/table.h"
 
 #include "support/catch.h"
 

@@ -2,7 +2,7 @@
 #include "data/loader_bench.h"
 
 #include "base/error.h"
-#include "base/safetensors.h"
+#include "base/files/safetensors.h"
 #include "probe.h"
 #include "support/catch.h"
 

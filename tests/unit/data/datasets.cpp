@@ -1,8 +1,8 @@
-#include "data/dataset.h"
 #include "data/batch_source.h"
+#include "data/dataset.h"
 
 #include "base/error.h"
-#include "base/files.h"
+#include "base/files/files.h"
 #include "support/captured_log.h"
 #include "support/catch.h"
 #include "support/temporary_folder.h"

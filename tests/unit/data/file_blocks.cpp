@@ -1,7 +1,7 @@
 // Tests that overwritten data has another identity: any block of a small data set, and of a large one those drawn.
 #include "data/identity.h"
 
-#include "base/files.h"
+#include "base/files/files.h"
 #include "data/dataset.h"
 #include "data/formats/text/text_dataset.h"
 #include "data/image/png.h"

@@ -4,7 +4,7 @@
 #include "support/catch.h"
 
 #include "base/error.h"
-#include "base/mapped_file.h"
+#include "base/files/mapped_file.h"
 #include "support/temporary_folder.h"
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 // Tests packed files: what is packed loads as before, whatever form it had, and damage is found and named.
 #include "base/error.h"
-#include "base/files.h"
+#include "base/files/files.h"
 #include "data/dataset.h"
 #include "data/formats/packed/packed_file.h"
 #include "data/image/png.h"

@@ -1,7 +1,7 @@
 // Tests Parquet files: what is packed loads as before, and damage is found and named. tests/cli/test_parquet.py reads
 // files that pyarrow wrote, and lets pyarrow read ours.
 #include "base/error.h"
-#include "base/files.h"
+#include "base/files/files.h"
 #include "data/dataset.h"
 #include "data/formats/parquet/parquet_file.h"
 #include "data/formats/parquet/parquet_library.h"

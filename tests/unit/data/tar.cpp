@@ -1,7 +1,7 @@
 // Tests tar files: what follows WebDataset's convention is read, and what does not is refused with the place. Real tar
 // files are in tests/cli/test_tar.py.
 #include "base/error.h"
-#include "base/files.h"
+#include "base/files/files.h"
 #include "data/dataset.h"
 #include "data/formats/tar/tar_index.h"
 #include "data/formats/tar/tar_members.h"

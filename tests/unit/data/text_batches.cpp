@@ -2,7 +2,7 @@
 #include "data/formats/text/text_dataset.h"
 #include "data/loader_bench.h"
 
-#include "base/safetensors.h"
+#include "base/files/safetensors.h"
 #include "device/tensor.h"
 #include "support/loaded_data.h"
 #include "text_files.h"

@@ -1,4 +1,4 @@
-#include "base/files.h"
+#include "base/files/files.h"
 #include "device/tensor.h"
 #include "model/model.h"
 #include "support/catch.h"

@@ -1,4 +1,4 @@
-#include "base/files.h"
+#include "base/files/files.h"
 #include "config/known_spellings.h"
 #include "data/transform_config.h"
 #include "kernels/winograd/winograd.h"

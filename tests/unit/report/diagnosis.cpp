@@ -1,6 +1,6 @@
 #include "report/diagnosis.h"
 
-#include "base/files.h"
+#include "base/files/files.h"
 #include "report/recipe_differences.h"
 #include "support/temporary_folder.h"
 

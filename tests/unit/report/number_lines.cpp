@@ -1,6 +1,6 @@
 #include "report/lines.h"
 
-#include "base/files.h"
+#include "base/files/files.h"
 #include "support/temporary_folder.h"
 
 #include <catch2/catch.hpp>

@@ -1,5 +1,5 @@
 // Peaks of the machine: measured, kept, and found again.
-#include "base/files.h"
+#include "base/files/files.h"
 #include "roofline/measure_machine.h"
 #include "roofline/roofline.h"
 #include "support/temporary_folder.h"

@@ -1,6 +1,6 @@
 // Tests the cache on a disk: whatever happens to it or to the processes that use it, the bytes are the far file's.
 #include "base/error.h"
-#include "base/files.h"
+#include "base/files/files.h"
 #include "base/philox.h"
 #include "storage/cache_file.h"
 #include "storage/disk_cache.h"

@@ -1,4 +1,5 @@
 // Errors of CUDA after which nothing works any more, in a step: one message, nothing retried, nothing freed.
+#include "debugging/inject.h"
 #include "device/gpu_error.h"
 #include "support/captured_log.h"
 #include "support/catch.h"
@@ -6,7 +7,6 @@
 #include "support/ranks.h"
 #include "support/resuming.h"
 #include "support/temporary_folder.h"
-#include "train/debug/inject.h"
 
 #include <mutex>
 

@@ -1,9 +1,9 @@
 // Running out of memory in a step: smaller micro-batches, same global batch, same samples.
+#include "debugging/dump.h"
+#include "debugging/inject.h"
 #include "support/catch.h"
 #include "support/resuming.h"
 #include "support/temporary_folder.h"
-#include "train/debug/dump.h"
-#include "train/debug/inject.h"
 #include "train/micro_batches.h"
 
 #include <array>

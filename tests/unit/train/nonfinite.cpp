@@ -1,7 +1,7 @@
 // Non-finite steps: what is written and reported, and where the run continues.
+#include "debugging/inject.h"
 #include "support/catch.h"
 #include "support/resuming.h"
-#include "train/debug/inject.h"
 
 using namespace trainopt;
 using namespace trainopt::test;

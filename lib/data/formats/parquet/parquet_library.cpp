@@ -1,7 +1,7 @@
 #include "data/formats/parquet/parquet_library.h"
 
 #include "base/error.h"
-#include "base/program_files.h"
+#include "base/files/program_files.h"
 
 #include <dlfcn.h>
 

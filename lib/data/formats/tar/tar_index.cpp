@@ -2,7 +2,7 @@
 
 #include "base/checksum.h"
 #include "base/error.h"
-#include "base/files.h"
+#include "base/files/files.h"
 #include "base/json.h"
 #include "data/formats/shards.h"
 #include "data/formats/tar/tar_members.h"

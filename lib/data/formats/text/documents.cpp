@@ -1,5 +1,5 @@
 #include "base/error.h"
-#include "base/files.h"
+#include "base/files/files.h"
 #include "data/formats/text/document_ends.h"
 #include "data/formats/text/documents.h"
 #include "data/formats/text/text_dataset.h"

@@ -1,6 +1,6 @@
 #include "base/checksum.h"
 #include "base/error.h"
-#include "base/file_calls.h"
+#include "base/files/file_calls.h"
 #include "base/progress.h"
 #include "base/units.h"
 #include "config/tree.h"

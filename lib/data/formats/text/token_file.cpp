@@ -1,7 +1,7 @@
 #include "data/formats/text/token_file.h"
 
 #include "base/error.h"
-#include "base/mapped_file.h"
+#include "base/files/mapped_file.h"
 
 #include <xxhash.h>
 

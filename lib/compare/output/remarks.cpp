@@ -1,0 +1,209 @@
+#include "compare/output/remarks.h"
+
+#include "base/units.h"
+#include "compare/output/comparison_text.h"
+#include "metrics/conditions.h"
+#include "metrics/format.h"
+#include "metrics/summary.h"
+#include "statistics/spread.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+namespace trainopt {
+namespace {
+
+constexpr double kBusyPct = 10;     // of the allowed cores: warn if other programs take more
+constexpr double kLongTurn = 1.25;  // times the median
+
+/// Warns if long turns matter: the ratio of a typical block and that of the total time disagree.
+void add_long_turns(const Comparison& c, std::vector<std::string>& all) {
+  if (!c.typical || !c.interval) return;
+  const Verdict typical = judge(*c.typical, c.min_effect);
+  const bool disjoint = c.typical->high < c.interval->low || c.interval->high < c.typical->low;
+  if (!disjoint && (typical == c.verdict || typical == Verdict::inconclusive || typical == Verdict::no_effect)) return;
+  all.push_back(fmt::format(
+      "in a typical {} B against A is {}, over the total time {}: slow turns took {:.1f} % of A's time and {:.1f} % of "
+      "B's",
+      c.own_processes ? "pair" : "block", percent_faster(*c.typical), percent_faster(c.ratio),
+      100 * long_turn_share(c, true), 100 * long_turn_share(c, false)));
+}
+
+void add_carry_over(const Comparison& c, std::vector<std::string>& all) {
+  if (!c.carry_over || !c.carry_over->interval || c.carry_over->interval->contains(1)) return;
+  if (std::abs(std::log(c.carry_over->ratio)) < std::log1p(c.min_effect) / 2) return;
+  all.push_back(
+      fmt::format("a turn's time depends on which arm took the previous turn: without this, B against A would be about "
+                  "{}, not {}; longer turns (--turn) bring the two together",
+                  percent_faster(c.ratio / c.carry_over->ratio), percent_faster(c.ratio)));
+}
+
+std::string long_time(double seconds) {
+  constexpr double kDay = 86400;
+  if (seconds < 2 * kDay) return human_seconds(seconds);
+  return seconds < 365 * kDay ? fmt::format("{:.0f} days", seconds / kDay) : "more than a year";
+}
+
+int64_t measurements_taken(const Comparison& c) {
+  return c.own_processes ? c.pairs() : static_cast<int64_t>(c.blocks.size());
+}
+
+/// About how long so many measurements take.
+double seconds_for(const Comparison& c, int64_t measurements) {
+  return c.seconds * static_cast<double>(measurements) / static_cast<double>(measurements_taken(c));
+}
+
+/// About how many measurements find or rule out `effect`. nullopt: too few to tell, or there were as many.
+std::optional<int64_t> needed_for(const Comparison& c, double effect) {
+  std::vector<double> differences;
+  for (const Measurement& m : measurements_of(c.blocks, c.own_processes))
+    differences.push_back(std::log(m.seconds_per_sample.a / m.seconds_per_sample.b));
+  if (differences.size() < 2) return std::nullopt;
+  const auto had = static_cast<int64_t>(differences.size());
+  const auto needed =
+      measurements_needed(standard_deviation(differences),
+                          {.level = c.level, .min_effect = effect, .longest_stall = c.longest_stall}, c.turns() / had);
+  return needed > had ? std::optional(needed) : std::nullopt;
+}
+
+/// The part of conditions_of() that is the same for blocks and rounds.
+template <class Group>
+std::vector<std::string> conditions(const std::vector<Group>& groups) {
+  std::vector<std::string> all;
+  double busy = 0, known = 0;
+  int64_t throttle = 0;
+  for (const Group& group : groups) {
+    double seconds = 0;
+    for (const Turn& turn : group.turns) {
+      seconds += turn.seconds;
+      throttle |= turn.throttle.value_or(0);
+    }
+    if (group.other_load_pct) busy += *group.other_load_pct * seconds, known += seconds;
+  }
+  if (busy > kBusyPct * known)
+    all.push_back(fmt::format("other programs kept {:.0f} % of the allowed cores busy", busy / known));
+  if (throttle != 0)
+    all.push_back(fmt::format("the GPU's clock was throttled in some turns: {}", throttle_reasons(throttle)));
+  return all;
+}
+
+}  // namespace
+
+double long_turn_share(const Comparison& c, bool of_a) {
+  std::vector<double> times;
+  for (const Block& block : c.blocks)
+    for (size_t i = 0; i < block.turns.size(); ++i)
+      if (block.is_a(i) == of_a) times.push_back(block.turns[i].seconds);
+  if (times.empty()) return 0;
+  const double median = percentile(times, 0.5);
+  double total = 0, beyond = 0;
+  for (const double time : times) {
+    total += time;
+    if (time > kLongTurn * median) beyond += time - median;
+  }
+  return beyond / total;
+}
+
+std::string unseen_stalls(int64_t turns, double turn_s) {
+  const double every = stalls_missed(turns);
+  return fmt::format("stalls that come less often than once in {:.0f} turns ({} of training)", every,
+                     human_seconds(every * turn_s));
+}
+
+std::string unseen_stalls(const Comparison& c) {
+  double seconds = 0;
+  for (const Block& block : c.blocks) seconds += block.seconds(true) + block.seconds(false);
+  return unseen_stalls(c.turns(), seconds / static_cast<double>(2 * c.turns()));
+}
+
+std::vector<std::string> conditions_of(const std::vector<Block>& blocks) { return conditions(blocks); }
+std::vector<std::string> conditions_of(const std::vector<Round>& rounds) { return conditions(rounds); }
+
+void add_noise_warning(const std::optional<NoiseFloor>& noise, double min_effect, std::vector<std::string>& all) {
+  if (noise && noise->interval && !noise->interval->contains(1) &&
+      judge(*noise->interval, min_effect) != Verdict::no_effect)
+    all.push_back(fmt::format("A against itself already seemed to differ ({}): be careful with small effects",
+                              percent_faster(*noise->interval)));
+}
+
+std::vector<std::string> warnings_about_arms(const Comparison& comparison) {
+  std::vector<std::string> all;
+  add_long_turns(comparison, all);
+  add_carry_over(comparison, all);
+  return all;
+}
+
+std::optional<int64_t> more_measurements(const Comparison& c) {
+  return c.verdict == Verdict::inconclusive ? needed_for(c, c.min_effect) : std::nullopt;
+}
+
+std::string time_to_decide(const Comparison& c, double effect) {
+  const auto needed = needed_for(c, effect);
+  return needed ? long_time(seconds_for(c, *needed)) : "";
+}
+
+void add_few_turns_warning(const Comparison& c, bool decided, std::optional<int64_t> needed, std::string_view unit,
+                           std::vector<std::string>& all) {
+  if (decided && c.ended != "decided" && c.turns() < kTurnsToSeeStalls)
+    all.push_back(
+        fmt::format("only {} of each arm: {} may have been missed", counted(c.turns(), "turn"), unseen_stalls(c)));
+  if (decided || !needed) return;
+  all.push_back(fmt::format("to find or rule out a difference of {:.1f} % takes about {} here ({}); there were {}",
+                            100 * c.min_effect, counted(*needed, unit), long_time(seconds_for(c, *needed)),
+                            measurements_taken(c)));
+}
+
+std::vector<std::string> warnings_of(const Comparison& c) {
+  std::vector<std::string> all = conditions_of(c.blocks);
+  add_noise_warning(c.noise, c.min_effect, all);
+  for (auto& warning : warnings_about_arms(c)) all.push_back(std::move(warning));
+  add_few_turns_warning(c, c.verdict != Verdict::inconclusive, more_measurements(c), c.own_processes ? "pair" : "block",
+                        all);
+  return all;
+}
+
+namespace {
+
+/// The logarithm of a ratio and its variance (squared standard error); negative: unknown.
+struct Logarithm {
+  double value = 0, variance = 0;
+};
+
+Logarithm log_of(const Gain& gain) {
+  return {std::log(*gain.ratio), gain.standard_error > 0 ? gain.standard_error * gain.standard_error : -1};
+}
+
+/// `weight`·(x + y).
+Logarithm sum(double weight, const Logarithm& x, const Logarithm& y) {
+  const bool known = x.variance >= 0 && y.variance >= 0;
+  return {weight * (x.value + y.value), known ? weight * weight * (x.variance + y.variance) : -1};
+}
+
+Share share_of(const Logarithm& log, double reach) {
+  Share share{.ratio = std::exp(log.value), .interval = {}};
+  const double half = reach * std::sqrt(std::max(log.variance, 0.0));
+  if (log.variance >= 0 && half > 0) share.interval = Interval{std::exp(log.value - half), std::exp(log.value + half)};
+  return share;
+}
+
+}  // namespace
+
+const char* const kShareRule =
+    "a switch's share is the geometric mean of its gain alone and its gain in the stack, which is its Shapley value if "
+    "switches interact in pairs only; a switch has none unless both were measured; the rest is what the shares "
+    "together leave unexplained of the total";
+
+void attribute(Ablation& ablation, double reach) {
+  if (!ablation.total.ratio) return;
+  Logarithm rest = log_of(ablation.total);
+  for (auto& row : ablation.switches) {
+    if (!row.alone.ratio || !row.in_stack.ratio) continue;  // one gain would pass for the mean of two
+    const Logarithm share = sum(0.5, log_of(row.alone), log_of(row.in_stack));
+    row.share = share_of(share, reach);
+    rest = sum(1, rest, {-share.value, share.variance});
+  }
+  ablation.rest = share_of(rest, reach);
+}
+
+}  // namespace trainopt

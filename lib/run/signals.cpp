@@ -1,0 +1,81 @@
+#include "run/signals.h"
+
+#include "base/signals.h"
+
+#include <cerrno>
+#include <csignal>
+#include <vector>
+
+#include <fcntl.h>
+#include <unistd.h>
+
+namespace trainopt {
+namespace {
+
+std::atomic<int> requested{0};  // global, because a signal handler can reach nothing else
+static_assert(std::atomic<int>::is_always_lock_free);
+
+std::atomic<bool> save_requested{false};
+static_assert(std::atomic<bool>::is_always_lock_free);
+
+void on_save_request(int) { save_requested = true; }
+
+void on_signal(int number) {
+  // A scheduler may send USR1 first and TERM later, and a closed terminal sends HUP several times: only a second INT or
+  // TERM ends the process at once.
+  const auto is_notice = [](int each) { return each == SIGUSR1 || each == SIGHUP || each == kFolderTaken; };
+  const int before = requested.exchange(is_notice(number) && requested != 0 ? requested.load() : number);
+  if (!is_notice(number) && before != 0 && !is_notice(before)) ::_exit(128 + number);
+}
+
+std::vector<int> stopping_signals() {
+  std::vector<int> numbers{SIGINT, SIGTERM, SIGUSR1};
+  struct sigaction hang_up {};
+  ::sigaction(SIGHUP, nullptr, &hang_up);
+  if (hang_up.sa_handler != SIG_IGN) numbers.push_back(SIGHUP);
+  return numbers;
+}
+
+}  // namespace
+
+const std::atomic<int>& stop_signal() { return requested; }
+
+void request_stop(int reason) {
+  int none = 0;
+  requested.compare_exchange_strong(none, reason);
+}
+
+std::atomic<bool>& save_request() { return save_requested; }
+
+void handle_signals_at_start() {
+  struct sigaction action {};
+  if (::getpid() == 1) {  // of a container: the kernel drops signals that it does not handle
+    action.sa_handler = [](int number) { ::_exit(128 + number); };
+    for (const int number : stopping_signals()) ::sigaction(number, &action, nullptr);
+  }
+  action.sa_handler = on_save_request;
+  action.sa_flags = SA_RESTART;
+  ::sigaction(SIGUSR2, &action, nullptr);
+  std::signal(SIGPIPE, SIG_IGN);  // losing the reader of the output must not end the run
+  std::signal(SIGXFSZ, SIG_IGN);  // nor must a file size limit (ulimit -f): both become errors of the write call
+}
+
+void handle_signals() {
+  handle_signals_at_start();
+  struct sigaction action {};
+  action.sa_handler = on_signal;
+  action.sa_flags = SA_RESTART;
+  for (const int number : stopping_signals()) ::sigaction(number, &action, nullptr);
+  sigset_t held_back;
+  sigemptyset(&held_back);
+  for (const int number : {SIGUSR1, SIGUSR2}) sigaddset(&held_back, number);
+  ::pthread_sigmask(SIG_UNBLOCK, &held_back, nullptr);
+}
+
+void reserve_standard_streams() {
+  for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
+    if (::fcntl(fd, F_GETFD) == -1 && errno == EBADF)
+      ::open("/dev/null", O_RDONLY);  // takes the lowest free descriptor; writing to it fails, as it should
+}
+
+}  // namespace trainopt
