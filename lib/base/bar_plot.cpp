@@ -17,7 +17,7 @@ std::string bar_plot(const std::vector<double>& columns, double lowest, int64_t 
             : row == 0      ? fmt::format("{:>10.3g} ┤", lowest)
                             : "           │";
     std::string line;
-    size_t end = 0;  // of what is not blank
+    size_t end = 0;  // the end of what is not blank
     for (const double value : columns) {
       const double eighths =
           highest > lowest ? (value - lowest) / (highest - lowest) * static_cast<double>(8 * rows) : 0;

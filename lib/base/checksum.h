@@ -16,7 +16,7 @@ class Checksum {
   Checksum& operator=(Checksum&&) noexcept;
 
   void add(const void* data, size_t bytes);
-  uint64_t value() const;  ///< of all bytes added so far
+  uint64_t value() const;  ///< the hash of all bytes added so far
   int64_t bytes() const { return bytes_; }
 
  private:

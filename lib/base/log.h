@@ -26,7 +26,7 @@ void report_lost_lines(const std::string& problem);
 enum class LogLevel { debug, info, warning, error };
 /// One line, formatted only if the level is on.
 void write_log(LogLevel level, fmt::string_view text, fmt::format_args values);
-/// The same for a line that is not a format.
+/// A line that is not a format.
 void write_log(LogLevel level, const std::string& line);
 
 #define TRAINOPT_LOG(name, level)                                       \

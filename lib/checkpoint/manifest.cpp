@@ -8,7 +8,7 @@
 namespace trainopt {
 namespace {
 
-constexpr int64_t kMaxBytes = int64_t{1} << 50;  // of one file: 1 PiB
+constexpr int64_t kMaxBytes = int64_t{1} << 50;  // the most for one file: 1 PiB
 constexpr int64_t kMaxRanks = 1 << 20;
 constexpr size_t kMaxNameLength = 255;
 

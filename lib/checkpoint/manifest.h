@@ -24,8 +24,8 @@ struct Manifest {
   static constexpr int kFormatVersion = 1;
   int64_t step = 0;
   int64_t world_size = 1;
-  std::map<std::string, std::string> versions;  ///< of the program and its libraries, informational
-  std::map<std::string, StoredFile> files;      ///< by plain file name
+  std::map<std::string, std::string> versions;  ///< the program's and its libraries'; informational
+  std::map<std::string, StoredFile> files;      ///< the keys are plain file names
   bool operator==(const Manifest&) const = default;
 };
 

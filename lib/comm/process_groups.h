@@ -14,7 +14,7 @@ namespace trainopt {
 
 struct ProcessGroupOptions {
   RankPosition position;
-  std::string address;  ///< of this machine, as the other ranks see it
+  std::string address;  ///< this machine's, as the other ranks see it
   double timeout_s = 600;
 };
 

@@ -27,7 +27,7 @@ namespace {
 
 constexpr auto kPollInterval = std::chrono::milliseconds(20);
 constexpr const char* kLocalAddress = "127.0.0.1";
-constexpr double kAnswerTimeoutS = 2;  ///< of a port that may be another program's
+constexpr double kAnswerTimeoutS = 2;  ///< the time to answer for a port that may be another program's
 
 [[noreturn]] void fail(const std::string& sentence) { throw UserError(sentence, ExitCode::peer); }
 

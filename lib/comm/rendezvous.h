@@ -12,13 +12,13 @@ namespace trainopt {
 
 struct RendezvousOptions {
   RankPosition position;
-  std::optional<std::string> address;  ///< of rank 0's machine; null: all ranks are on this machine, see PortFile
+  std::optional<std::string> address;  ///< rank 0's machine; null: all ranks are on this machine, see PortFile
   int port = 0;                        ///< used only with an address
   bool external_store = false;         ///< the launcher serves the store at this port (torchrun)
   std::string job;                     ///< identifies the job on this machine and in this store
   std::string key;                     ///< the job's secret; empty: its store accepts everybody's values
   bool made_key = false;               ///< the key is that of another job's part, of which this job is a part
-  std::filesystem::path port_folder;   ///< for temporary files, where the port file is
+  std::filesystem::path port_folder;   ///< the folder for temporary files, where the port file is
   double timeout_s = 600;
   std::string kept = "the newest checkpoint is unaffected";  ///< what outlives a lost rank, for its message
 };

@@ -34,7 +34,7 @@ size_t match_distance(std::string_view word, std::string_view candidate) {
 
 struct Named {
   std::string name, path;                // name: the key or one of its aliases
-  const Spellings* spellings = nullptr;  // of the key
+  const Spellings* spellings = nullptr;  // the key's spellings
 };
 
 void collect(const Outline& outline, const std::string& section, std::vector<Named>& all) {

@@ -24,18 +24,18 @@ struct Value {
 
   Kind kind = Kind::null;
   Mark mark;
-  std::string text;          ///< of a scalar
+  std::string text;          ///< a scalar's text
   bool quoted = false;       ///< a scalar in quotes or a block: never a number, bool or null
-  std::vector<Value> items;  ///< of a list, or the values of a map
-  std::vector<Key> keys;     ///< of a map, parallel to items
+  std::vector<Value> items;  ///< a list's items, or a map's values
+  std::vector<Key> keys;     ///< a map's keys, parallel to items
 
   bool is_null() const { return kind == Kind::null; }
   bool is_scalar() const { return kind == Kind::scalar; }
   bool is_list() const { return kind == Kind::list; }
   bool is_map() const { return kind == Kind::map; }
 
-  const Value* find(std::string_view key) const;  ///< of a map; nullptr if not there
-  Value& find_or_add(const Key& key);             ///< of a map
+  const Value* find(std::string_view key) const;  ///< the key's value in a map; nullptr if not there
+  Value& find_or_add(const Key& key);             ///< the key's value in a map
   void set(const std::string& key, Value value) { find_or_add({key, {}}) = std::move(value); }
   void erase(std::string_view key);
 };

@@ -33,14 +33,14 @@ Batch make_batch(const MicroBatch& where, at::Tensor input, at::Tensor target, s
 namespace {
 constexpr auto kInteger = static_cast<int64_t>(sizeof(int64_t));  ///< a token or a label
 
-// Of one sample.
+// One sample's bytes.
 int64_t input_bytes(const BufferFormat& format) {
   if (format.tokens > 0) return format.tokens * kInteger;
   return format.size.height * format.size.width * 3 * (format.as_uint8 ? 1 : 4);
 }
 int64_t target_bytes(const BufferFormat& format) { return std::max<int64_t>(format.tokens, 1) * kInteger; }
 
-// Of a batch, in a slot.
+// A batch's bytes in a slot.
 int64_t aligned(int64_t bytes) { return (bytes + 63) / 64 * 64; }
 int64_t input_bytes(const BufferFormat& format, int64_t batch_size) {
   return aligned(batch_size * input_bytes(format));

@@ -24,14 +24,14 @@ struct Batch {
   at::Tensor target;  ///< labels: [items] int64; text: [items, tokens] int64, kNoTarget after a document's end
   std::vector<int64_t> sample_ids;
   int64_t items = 0;       ///< samples on this rank
-  int64_t step_items = 0;  ///< in the whole step: all micro-batches, all ranks
+  int64_t step_items = 0;  ///< samples in the whole step: all micro-batches, all ranks
   /// Text: for each sample, how many targets are tokens, not kNoTarget. Empty for images, whose samples all count as
   /// one.
   std::vector<int64_t> target_tokens;
-  int64_t tokens = 0;       ///< their sum; 0 for images
-  int64_t step_tokens = 0;  ///< in the whole step, like step_items; 0 for images
-  double weight = 1;        ///< of the batch's mean in the step's: tokens ÷ step_tokens; images: items ÷ step_items
-  bool is_first = true;     ///< first micro-batch of its step
+  int64_t tokens = 0;       ///< the sum of target_tokens; 0 for images
+  int64_t step_tokens = 0;  ///< tokens in the whole step, like step_items; 0 for images
+  double weight = 1;     ///< the batch mean's weight in the step's: tokens ÷ step_tokens; images: items ÷ step_items
+  bool is_first = true;  ///< first micro-batch of its step
   bool is_last = true;
   int64_t epoch = 0;
   int64_t step = 0;  ///< counted from 0 over all epochs
@@ -52,7 +52,7 @@ struct BufferFormat {
   ImageSize size;
   int64_t tokens = 0;     ///< text: most tokens of a row; 0: images
   bool as_uint8 = false;  ///< [items, height, width, 3] for preprocessing on the device
-  at::MemoryFormat memory_format = at::MemoryFormat::Contiguous;  ///< of float32 images [items, 3, height, width]
+  at::MemoryFormat memory_format = at::MemoryFormat::Contiguous;  ///< float32 images' layout [items, 3, height, width]
 };
 
 /// Bytes of one batch: inputs, targets and sample ids.
@@ -98,7 +98,7 @@ std::vector<BatchBuffer> make_buffers(const BufferFormat& format, int64_t batch_
 // How a batch's images and the activations computed from them are stored.
 
 struct TensorFormat {
-  at::MemoryFormat memory_format = at::MemoryFormat::Contiguous;  ///< of batches, activations and filters
+  at::MemoryFormat memory_format = at::MemoryFormat::Contiguous;  ///< layout of batches, activations and filters
   /// The type that forward computes in: float32, or autocast's type. Images finished on the device have this type;
   /// those finished on the host are float32.
   at::ScalarType compute_type = at::kFloat;

@@ -22,23 +22,23 @@ struct CopyTimes {
   double exposed_ms = 0;  ///< the part that the step's stream waited for
 };
 
-/// Since the last take_stats().
+/// What happened since the last take_stats().
 struct BatchSourceStats {
   double data_wait_ms = 0;        ///< next() waited for the loader (without workers: loaded)
   std::optional<double> copy_ms;  ///< host to device; null if nothing was copied or no copy is known to be done
   int64_t bytes_copied = 0;
   int64_t pinned_bytes_copied = 0;  ///< the part copied from page-locked memory
   int64_t overlapped_copies = 0;    ///< copies queued on a separate stream
-  CopyTimes copies;                 ///< since the source was created
-  int64_t bytes_delivered = 0;  ///< of batches as the loader delivered them, copied or not; if the data set is on the
-                                ///< device, of the placements
-  int64_t resident_bytes = 0;   ///< of a data set kept on the device
-  std::optional<at::ScalarType> finished_type;  ///< of images finished on the device; null if none are
-  std::optional<at::ScalarType> input_type;     ///< of images as the loader delivered them; null without a loader
+  CopyTimes copies;                 ///< all copies since the source was created
+  int64_t bytes_delivered = 0;  ///< batches' bytes as the loader delivered them, copied or not; the placements' bytes
+                                ///< if the data set is on the device
+  int64_t resident_bytes = 0;   ///< bytes of a data set kept on the device
+  std::optional<at::ScalarType> finished_type;  ///< type of images finished on the device; null if none are
+  std::optional<at::ScalarType> input_type;     ///< type of images as the loader delivered them; null without a loader
   int64_t threads = 0;                ///< loader threads that have loaded a sample since the loader was created
   int64_t thread_starts = 0;          ///< how often the loader's threads were started
   int64_t buffers = 0;                ///< slots of the loader
-  std::optional<LoaderWork> work;     ///< of the loader; null without one
+  std::optional<LoaderWork> work;     ///< the loader's work; null without one
   std::optional<StorageUse> storage;  ///< what this process read of remote files since it began; null: all are local
 };
 
@@ -85,7 +85,7 @@ class LoadedBatches : public BatchSource {
   };
   struct TimedCopy {
     Event begun, done;
-    std::optional<EventSpan> wait;  ///< of the step's stream, if the copy ran on a separate one
+    std::optional<EventSpan> wait;  ///< the wait of the step's stream, if the copy ran on a separate one
     int64_t bytes;
   };
   static Delivered delivered(const HostBatch& host);
@@ -103,7 +103,7 @@ class LoadedBatches : public BatchSource {
   std::optional<Stream> copy_stream_;
   std::optional<HostBatch> current_;  ///< returned in place and not yet released
   std::optional<Copy> prefetched_;
-  std::vector<TimedCopy> timings_;  ///< of copies not yet counted
+  std::vector<TimedCopy> timings_;  ///< copies not yet counted
   CopyTimes copies_;
   BatchSourceStats stats_;
 };
@@ -167,7 +167,7 @@ class ShapedBatches {
   int64_t width_ = 0;  ///< text: tokens of a row, as many as in the largest batch; 0: images
   ImageSize image_;
   at::MemoryFormat memory_format_;
-  at::ScalarType type_ = at::kFloat;  ///< of images
+  at::ScalarType type_ = at::kFloat;  ///< the images' type
   at::Tensor input_;                  ///< defined: every batch's
   std::vector<at::Tensor> resident_;
 };

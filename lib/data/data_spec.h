@@ -25,19 +25,19 @@ struct SyntheticData {
 struct DataSpec {
   DatasetKind kind = DatasetKind::fake_cifar10;
   std::shared_ptr<const Dataset> dataset;  ///< null for synthetic
-  std::shared_ptr<DataFiles> files;        ///< through which it is read
+  std::shared_ptr<DataFiles> files;        ///< the data set is read through these
   SyntheticData synthetic;                 ///< used if `dataset` is null
   int64_t context = 0;                     ///< tokens of a sample, at most; 0: the samples are images
-  Padding padding = Padding::longest;      ///< of documents
+  Padding padding = Padding::longest;      ///< how documents are padded
   bool warmup_largest = false;             ///< the first step is preceded by a pass over largest_batch()
   std::vector<TransformConfig> transforms;
   int64_t batch_size = 32;                        ///< samples of a micro-batch on one rank
   bool shuffle = true;                            ///< a new order each epoch; false: index order
-  int64_t partitions = 8, shuffle_window = 4096;  ///< of an order in runs (stream_order.h)
+  int64_t partitions = 8, shuffle_window = 4096;  ///< settings of an order in runs (stream_order.h)
   bool drop_last = true;                          ///< skip the samples at an epoch's end that do not fill a step
   int64_t ranks = 1, rank = 0;
   int64_t accumulation = 1;  ///< micro-batches per step
-  uint64_t seed = 0;         ///< of order, augmentation and synthetic images
+  uint64_t seed = 0;         ///< determines order, augmentation and synthetic images
   BadSamplePolicy bad_samples;
   /// The complete data set on the device, from which batches are drawn; null: samples are loaded as needed.
   std::shared_ptr<DeviceDataset> device_dataset;

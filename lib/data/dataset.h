@@ -23,10 +23,10 @@ struct LoadScratch {
 
 /// A sample's place in a batch.
 struct SamplePlace {
-  Destination image;          ///< of images
-  int64_t* tokens = nullptr;  ///< of text: the row of input tokens
-  int64_t* target = nullptr;  ///< the label; of text: the row of target tokens
-  int64_t width = 0;          ///< of text: tokens of a row
+  Destination image;          ///< images only
+  int64_t* tokens = nullptr;  ///< text: the row of input tokens
+  int64_t* target = nullptr;  ///< the label; text: the row of target tokens
+  int64_t width = 0;          ///< text: tokens of a row
 };
 
 /// Safe to use from many threads.
@@ -36,8 +36,8 @@ class Dataset {
   virtual int64_t size() const = 0;
   /// Name for messages: the file, or the record in it.
   virtual std::string name_of(int64_t sample) const = 0;
-  /// Of the files as they were at the first call, which reads up to 1,024 blocks of them and asks up to 11,024 of them
-  /// for their sizes (image_folder).
+  /// The identity of the files as they were at the first call, which reads up to 1,024 blocks of them and asks up to
+  /// 11,024 of them for their sizes (image_folder).
   const DataIdentity& identity() const;
   /// Writes input and target. Images: transformed by `pipeline`; `key` seeds the random transforms. Throws BadSample.
   virtual void write(int64_t sample, uint64_t key, const Pipeline& pipeline, const SamplePlace& place,
@@ -93,7 +93,7 @@ std::shared_ptr<const ImageDataset> read_cifar10_test(const std::string& path);
 
 struct ImageFolderOptions {
   DecodeKind decode = DecodeKind::exact;
-  int64_t memory_limit = 0;  ///< of decoded images, kept when they are first used, in bytes; 0: none are kept
+  int64_t memory_limit = 0;  ///< most bytes of decoded images, kept when they are first used; 0: none are kept
   /// The data set whose classes it must have, and whose memory its images share; null: the classes are the folders in
   /// bytewise order.
   const ImageDataset* training = nullptr;
@@ -104,7 +104,7 @@ struct ImageFolderOptions {
 std::shared_ptr<const ImageDataset> open_image_folder(const std::string& path, const ImageFolderOptions& options);
 
 struct PackedOptions {
-  DecodeKind decode = DecodeKind::exact;       ///< of images that are stored as files
+  DecodeKind decode = DecodeKind::exact;       ///< how images that are stored as files are decoded
   const ImageDataset* training = nullptr;      ///< the data set whose classes it must have; null: any
   std::shared_ptr<DataFiles> files = nullptr;  ///< null: local ones
 };
@@ -120,9 +120,9 @@ std::shared_ptr<const ImageDataset> open_tar(const std::string& path, DecodeKind
 struct ParquetOptions {
   DecodeKind decode = DecodeKind::exact;
   ParquetConfig columns = {};               ///< which columns, and which rows
-  int64_t memory_limit = int64_t{4} << 30;  ///< of row groups in memory, in bytes
-  bool keep_in_memory = false;              ///< also when all of their rows were used, as far as the limit allows
-  int64_t window = 4096, partitions = 8;    ///< of the order (stream_order.h)
+  int64_t memory_limit = int64_t{4} << 30;  ///< most bytes of row groups in memory
+  bool keep_in_memory = false;              ///< keeps row groups whose rows were all used, as far as the limit allows
+  int64_t window = 4096, partitions = 8;    ///< settings of the order (stream_order.h)
   const ImageDataset* training = nullptr;   ///< the data set whose classes it must have; null: any
   std::shared_ptr<DataFiles> files = nullptr;
 };
@@ -139,7 +139,7 @@ std::shared_ptr<const ImageDataset> open_images(const std::string& path, std::sh
 
 /// Files that need no settings: local ones.
 std::shared_ptr<DataFiles> local_data_files();
-/// As the recipe says. `variables`: AWS_… and HOME.
+/// Files with the recipe's settings. `variables`: AWS_… and HOME.
 std::shared_ptr<DataFiles> data_files(const DataConfig& data, const Variables& variables);
 
 /// What the data must know of the model.

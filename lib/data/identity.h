@@ -16,10 +16,10 @@ struct DataIdentity {
   int64_t classes = 0;
   std::string
       content;  ///< changes with the files' names, sizes and order, or with their bytes if these are read anyway
-  /// Of blocks of the files (file_blocks.h). Empty: the files are remote, there are none, `content` has all their
-  /// bytes, or this was stored before blocks were read.
+  /// The hash of blocks of the files (hash_of_blocks()). Empty: the files are remote, there are none, `content` has all
+  /// their bytes, or this was stored before blocks were read.
   std::string blocks = {};
-  /// Of the files' times of change, of remote ones their ETags. The same data may have others: it was copied.
+  /// The hash of the files' times of change, or of remote files' ETags. The same data may have others: it was copied.
   std::string versions = {};
 };
 
@@ -44,7 +44,7 @@ struct FileStatus {
   int64_t bytes = -1;      ///< -1: it cannot be asked
   int64_t changed_ns = 0;  ///< time of the last change
 };
-/// Of the file that a link leads to.
+/// Follows links.
 FileStatus status_of(const std::string& path);
 
 struct BlockPlace {
@@ -56,10 +56,10 @@ struct BlockPlace {
 std::vector<BlockPlace> draw_blocks(const std::vector<BlockFile>& files, uint64_t key);
 /// The block of this file that `key` draws; it must not be empty.
 BlockPlace draw_block(const BlockFile& file, uint64_t key);
-/// From which the blocks of a data set are drawn: its kind, samples, classes and content.
+/// The key that draws a data set's blocks. It depends on kind, samples, classes and content.
 uint64_t block_key(const DataIdentity& identity);
-/// Stands for the bytes at these places, in order. What cannot be read stands for itself: it may be a bad sample, which
-/// the recipe allows. Several threads read, because far or cold storage takes milliseconds for each block.
+/// The hash of the bytes at these places, in order. What cannot be read stands for itself: it may be a bad sample,
+/// which the recipe allows. Several threads read, because far or cold storage takes milliseconds for each block.
 std::string hash_of_blocks(const std::vector<BlockPlace>& places);
 
 /// `identity` with the versions of its files, and, if all are local, with a hash of their blocks.

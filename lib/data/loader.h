@@ -72,7 +72,7 @@ struct StepRange {
 struct HostBatch {
   at::Tensor input, target;  ///< as in Batch
   std::span<const int64_t> sample_ids;
-  TokenCounts counts;  ///< of text
+  TokenCounts counts;  ///< text only
   MicroBatch where;
   int64_t sequence = 0;  ///< micro-batches since the run began
 };
@@ -160,10 +160,10 @@ class Loader {
   std::vector<std::unique_ptr<LoaderBuffer>> slots_;
 
   std::mutex mutex_;
-  std::condition_variable may_open_;  ///< for workers: a slot is free, a batch is open, or the loader stops
-  std::condition_variable progress_;  ///< for next(): a batch is ready, or the workers have ended
+  std::condition_variable may_open_;  ///< wakes workers: a slot is free, a batch is open, or the loader stops
+  std::condition_variable progress_;  ///< wakes next(): a batch is ready, or the workers have ended
   std::vector<std::thread> threads_;
-  std::vector<WorkCounter> counters_;  ///< by worker; without workers one
+  std::vector<WorkCounter> counters_;  ///< one per worker; without workers one
   int64_t thread_starts_ = 0;
   std::atomic<bool> stop_{false}, paused_{false};
   // Guarded by the mutex; all count micro-batches. released ≤ delivered ≤ opened ≤ limit.
@@ -177,7 +177,7 @@ class Loader {
 
   SampleLoader::Scratch scratch_;  ///< used without workers
   double wait_ms_ = 0;
-  LoaderWork counted_;                           ///< by the counters at the last take_work()
+  LoaderWork counted_;                           ///< what the counters said at the last take_work()
   std::optional<Clock::time_point> work_since_;  ///< the last take_work(), or the start
 };
 

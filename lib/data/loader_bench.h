@@ -15,8 +15,8 @@ namespace trainopt {
 
 /// All zeros if no sample was loaded.
 struct LoaderShares {
-  double workers_busy_pct = 0;  ///< of the workers' time (without workers: the caller's): loading samples
-  double read_pct = 0, decode_pct = 0, transform_pct = 0;  ///< of the busy time
+  double workers_busy_pct = 0;  ///< share of the workers' time (without workers: the caller's) spent loading samples
+  double read_pct = 0, decode_pct = 0, transform_pct = 0;  ///< shares of the busy time
   double other_pct = 0;  ///< the rest of the busy time: choosing the sample, drawing fake images, caching decoded ones
   double sample_us = 0;  ///< busy time per sample
 
@@ -35,7 +35,7 @@ struct LoaderBenchResult {
   int64_t batches = 0, samples = 0;
   int64_t tokens = 0;  ///< target tokens; 0 for images
   double seconds = 0, samples_per_s = 0, tokens_per_s = 0;
-  double wait_pct = 0;                 ///< of the time: the consumer waited
+  double wait_pct = 0;                 ///< share of the time in which the consumer waited
   std::optional<LoaderShares> shares;  ///< null without a loader
   double ready_batches = 0;            ///< mean number of batches ready when next() is called
   int64_t slots = 0, slot_bytes = 0;
@@ -46,8 +46,8 @@ struct LoaderBenchResult {
 LoaderBenchResult run_loader_bench(Loader& loader, const LoaderBenchOptions& options,
                                    const std::function<void(const HostBatch&)>& consume = nullptr);
 
-/// The same for batches that do not come from a loader (data.cache: device): the calling thread draws them and `device`
-/// finishes them. The warm-up is at least one batch and includes reading the data set.
+/// run_loader_bench() for batches that do not come from a loader (data.cache: device): the calling thread draws them
+/// and `device` finishes them. The warm-up is at least one batch and includes reading the data set.
 LoaderBenchResult run_resident_bench(BatchSource& batches, c10::Device device, const LoaderBenchOptions& options);
 
 /// Writes the first `steps` steps, as the model receives them, to a safetensors file: step-00000001.input float32

@@ -25,8 +25,8 @@ struct PackOptions {
 
 struct PackProgress {
   int64_t images = 0, of = 0;  ///< written or found so far, of all
-  int64_t shards_found = 0;    ///< complete before this call
-  int64_t bytes = 0;           ///< of the files so far
+  int64_t shards_found = 0;    ///< shards complete before this call
+  int64_t bytes = 0;           ///< the files' size so far
 };
 
 /// Writes `dataset` to the file `out`, or with several shards to `out`/00000-of-00064.pack and so on, each of which is
@@ -49,7 +49,7 @@ class PackSource {
 
   const ImageDataset& dataset() const { return dataset_; }
   const PackOptions& options() const { return options_; }
-  /// By which a packed file, and by which a tar or Parquet file, is known to be of this packing.
+  /// What shows a packed file, and a tar or Parquet file, to be of this packing.
   PackTrailer trailer(int64_t shard) const;
   std::string comment(int64_t shard) const;
 

@@ -53,7 +53,7 @@ class SampleLoader {
  public:
   struct Scratch {
     LoadScratch load;
-    int64_t epoch = -1;  ///< of `order`
+    int64_t epoch = -1;  ///< the epoch of `order`
     EpochOrder order;
   };
   /// `refused`: bad samples that this process found before, or before it was resumed; they count towards the budget.

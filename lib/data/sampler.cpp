@@ -51,7 +51,7 @@ Sampler::Sampler(int64_t size, uint64_t seed, bool shuffle)
 struct Sampler::Streams {
   StreamLayout layout;
   std::mutex mutex;
-  std::map<int64_t, std::shared_ptr<const StreamOrder>> orders;  ///< of two epochs
+  std::map<int64_t, std::shared_ptr<const StreamOrder>> orders;  ///< two epochs' orders
 
   std::shared_ptr<const StreamOrder> order(int64_t epoch, uint64_t key) {
     const std::lock_guard lock(mutex);

@@ -39,7 +39,7 @@ class StreamOrder {
 
   int64_t samples_, partitions_, step_samples_;
   uint64_t key_;
-  std::vector<int64_t> run_starts_, first_samples_;  ///< of each run in the line: its place, and its first sample
+  std::vector<int64_t> run_starts_, first_samples_;  ///< each run's place in the line, and its first sample
   std::vector<int64_t> window_starts_;               ///< places; the last one is the end
 };
 

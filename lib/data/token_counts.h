@@ -17,12 +17,12 @@ class TextDataset;
 /// The target of a position that has none: cross-entropy's ignore_index.
 inline constexpr int64_t kNoTarget = -100;
 
-/// Of one rank's share of a micro-batch.
+/// The target tokens of one rank's share of a micro-batch.
 struct TokenCounts {
-  int64_t width = 0;                ///< of the batch's rows, in tokens; 0 for images
+  int64_t width = 0;                ///< tokens in a row of the batch; 0 for images
   std::vector<int64_t> of_samples;  ///< target tokens of each sample
-  int64_t here = 0;                 ///< their sum
-  int64_t step = 0;                 ///< of all micro-batches and ranks
+  int64_t here = 0;                 ///< the sum of of_samples
+  int64_t step = 0;                 ///< target tokens in all micro-batches and ranks
 
   double weight() const { return static_cast<double>(here) / static_cast<double>(step); }
 };
@@ -47,7 +47,7 @@ class TokenCounter {
   Sampler sampler_;
   BatchSchedule schedule_;
   Padding padding_;
-  int64_t epoch_ = -1, step_ = -1;  ///< of order_ and step_tokens_
+  int64_t epoch_ = -1, step_ = -1;  ///< the epoch of order_, the step of step_tokens_
   EpochOrder order_;
   int64_t step_tokens_ = 0;
 };

@@ -18,8 +18,8 @@ bool built_for_cuda();
 /// library stays open.
 void open_cuda_library(const std::string& build_id) noexcept;
 
-/// The same without a driver: for rehearsals of CUDA's errors, and tests of what needs no GPU. If no build ID has been
-/// named before, none is compared.
+/// Opens the library without a driver: for rehearsals of CUDA's errors, and tests of what needs no GPU. If no build ID
+/// has been named before, none is compared.
 void open_cuda_library_without_driver() noexcept;
 
 /// The functions of the open library; null if none is open.

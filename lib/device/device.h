@@ -46,7 +46,7 @@ struct DeviceFacts {
   std::string name;  ///< "NVIDIA H100 80GB HBM3"; the CPU's model name
   int sm_major = 0;  ///< compute capability; 0 on the CPU
   int sm_minor = 0;
-  int64_t memory_bytes = 0;  ///< of the GPU, or of the machine
+  int64_t memory_bytes = 0;  ///< the GPU's memory, or the machine's
   int multiprocessors = 0;   ///< streaming multiprocessors; on the CPU, the cores this process may use
   std::string uuid;          ///< "GPU-5b0c4d6e-…" as in nvidia-smi -L; empty on the CPU
   std::string
@@ -55,7 +55,7 @@ struct DeviceFacts {
 /// `device`: the CPU or a GPU of this process (no index: the current one). Throws UserError if there is no such GPU.
 DeviceFacts device_facts(c10::Device device);
 
-/// The same device with its index filled in ("cuda" becomes "cuda:0"); the CPU has none.
+/// `device` with its index filled in ("cuda" becomes "cuda:0"); the CPU has none.
 c10::Device with_index(c10::Device device);
 
 /// Creates a random number generator on the device, independent of all others in this process.

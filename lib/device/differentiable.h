@@ -17,15 +17,15 @@ namespace trainopt {
 
 struct BackwardCall {
   std::vector<at::Tensor> saved;      ///< what the forward function saved, in its order
-  at::Tensor gradient;                ///< of the output, or of the first of several
-  std::vector<at::Tensor> gradients;  ///< of each of several outputs; undefined where none arrived
+  at::Tensor gradient;                ///< the output's gradient, or the first output's of several
+  std::vector<at::Tensor> gradients;  ///< each output's gradient, if there are several; undefined where none arrived
   std::vector<bool> needed;           ///< for each input, whether its gradient is wanted
 };
 
 /// Computes the output, which must be a new tensor, with gradient recording off. Appends what backward needs to
 /// `saved`: inputs, the output or intermediate results; an undefined tensor is allowed.
 using ForwardFunction = std::function<at::Tensor(std::vector<at::Tensor>& saved)>;
-/// The same with several outputs.
+/// A ForwardFunction with several outputs.
 using ForwardsFunction = std::function<std::vector<at::Tensor>(std::vector<at::Tensor>& saved)>;
 /// Returns the gradient of each input, in order; undefined if there is none. What it captures must outlive the graph.
 using BackwardFunction = std::function<std::vector<at::Tensor>(BackwardCall call)>;
@@ -33,7 +33,7 @@ using BackwardFunction = std::function<std::vector<at::Tensor>(BackwardCall call
 /// The output of `forward`, differentiable with respect to `inputs` (all defined). Double backward is unsupported.
 at::Tensor differentiable(const std::vector<at::Tensor>& inputs, const ForwardFunction& forward,
                           BackwardFunction backward);
-/// The same with several outputs. If no gradient of any of them is wanted, `backward` does not run.
+/// differentiable() with several outputs. If no gradient of any of them is wanted, `backward` does not run.
 std::vector<at::Tensor> differentiable_outputs(const std::vector<at::Tensor>& inputs, const ForwardsFunction& forward,
                                                BackwardFunction backward);
 

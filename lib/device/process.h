@@ -65,7 +65,7 @@ std::string libtorch_version_in(std::string_view config);
 /// Throws UserError if the libtorch that was loaded, `found`, is another release than the one that this program was
 /// built with: its binary interface differs. 2.11.0 and 2.11.1 are one release.
 void require_libtorch(const std::string& found);
-/// Of the libtorch that was loaded.
+/// The version of the libtorch that was loaded.
 std::string libtorch_version();
 
 /// Throws UserError, naming the missing features, on a CPU older than the code is compiled for (Intel Haswell 2013, AMD

@@ -18,7 +18,7 @@ class SyncReports {
   SyncReports(const SyncReports&) = delete;
   SyncReports& operator=(const SyncReports&) = delete;
 
-  /// The same on another thread, or where libtorch has put a handler of its own, for a scope.
+  /// Extends the reports, for a scope, to another thread, or to where libtorch has put a handler of its own.
   class OnThread {
    public:
     explicit OnThread(const SyncReports& reports);

@@ -16,17 +16,17 @@ namespace trainopt {
 
 enum class MemoryUse {
   parameters,
-  gradients,    ///< of the parameters
-  optimizer,    ///< its state
+  gradients,    ///< the parameters' gradients
+  optimizer,    ///< the optimizer's state
   activations,  ///< whatever the forward pass allocates
-  batches,      ///< in the loader and on the device
+  batches,      ///< batches in the loader and on the device
   other         ///< gradients of activations, temporary memory, everything else
 };
 
 struct MemoryLabel {
   MemoryUse use = MemoryUse::other;
   const char* phase = "";             ///< "forward", "backward"
-  const std::string* unit = nullptr;  ///< of the model; null outside units. Must outlive everything filed under it.
+  const std::string* unit = nullptr;  ///< the model's unit; null outside units. Must outlive everything filed under it.
 
   bool operator==(const MemoryLabel&) const = default;
 };
@@ -51,7 +51,7 @@ class MemoryScope {
 /// The memory of all CPU tensors of this process, in bytes as requested.
 struct TensorMemory {
   int64_t live = 0;
-  int64_t peak = 0;  ///< of `live`, since the last reset_cpu_tensor_peak()
+  int64_t peak = 0;  ///< the largest `live` since the last reset_cpu_tensor_peak()
 };
 /// nullopt before install_counting_allocator() and install_caching_allocator().
 std::optional<TensorMemory> cpu_tensor_memory();
@@ -103,8 +103,8 @@ class CountingAllocator : public c10::Allocator {
   struct alignas(64) Header {
     CountingAllocator* owner;  ///< null: the block is from malloc
     void* start;               ///< address returned by malloc or the kernel
-    size_t bytes;              ///< of the block, including the header
-    size_t requested;          ///< of the tensor
+    size_t bytes;              ///< the block's size, including the header
+    size_t requested;          ///< the tensor's size
   };
   /// Counts the block and hands it out.
   c10::DataPtr hand_out(Header* header);

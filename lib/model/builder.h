@@ -29,7 +29,7 @@ struct StateEntry {
   WeightCopy copy = nullptr;         ///< the 16-bit copy its layer would use; null if the layer uses none
   bool transposed_in_files = false;
   ParameterKind kind = ParameterKind::other;
-  InitialValues values = {};  ///< of a parameter
+  InitialValues values = {};  ///< a parameter's initial values
   bool held = true;           ///< false: a unit that is not in this process computes with it; the tensor has no values
 };
 

@@ -55,7 +55,7 @@ struct ModelConfig {
   bool replace_head = false;
 };
 
-/// Of a model with attention.
+/// The size of a model with attention.
 struct TransformerSize {
   int64_t layers, heads, width;
 };

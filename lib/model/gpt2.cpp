@@ -12,7 +12,7 @@
 namespace trainopt {
 namespace {
 
-constexpr double kEpsilon = 1e-5;  // of layer norms
+constexpr double kEpsilon = 1e-5;  // ε of layer norms
 constexpr double kDeviation = 0.02;
 constexpr const char* kTokens = "transformer.wte.weight";
 

@@ -58,7 +58,7 @@ class Linear {
   /// The parameters' names are `prefix` + "weight" and `prefix` + "bias".
   Linear(Builder& builder, const std::string& prefix, int64_t in, int64_t out, const Values& values);
   at::Tensor forward(const at::Tensor& input) const;
-  /// The same without the bias.
+  /// forward() without the bias.
   at::Tensor product(const at::Tensor& input) const;
   SampleShape trace(const SampleShape& input, double& flops) const;
 

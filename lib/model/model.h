@@ -13,7 +13,7 @@
 
 namespace trainopt {
 
-/// Of one sample: an image, or text if `tokens` is not 0.
+/// One sample's shape: an image, or text if `tokens` is not 0.
 struct InputShape {
   int64_t channels = 3, height = 224, width = 224;
   int64_t tokens = 0;
@@ -83,9 +83,9 @@ class Model {
   at::Device device() const { return device_; }
   int64_t parameter_count() const;  ///< elements, not tensors
   LayerCounts layer_counts() const;
-  /// Of all units. Forward pass; convolutions, linear layers and attention; 2 × multiply-adds.
+  /// All units' FLOPs. Forward pass; convolutions, linear layers and attention; 2 × multiply-adds.
   double flops_per_sample() const { return std::accumulate(unit_flops_.begin(), unit_flops_.end(), 0.0); }
-  /// The same of each unit.
+  /// Each unit's FLOPs per sample.
   const std::vector<double>& unit_flops() const { return unit_flops_; }
   /// Shapes of one sample: the first unit's input, and each unit's output.
   const std::vector<SampleShape>& shapes() const { return shapes_; }

@@ -19,7 +19,7 @@ inline constexpr const char* kDroppedAttentionLabel = "trainopt::attention_with_
 
 struct AttentionOptions {
   bool causal = false;  ///< a token attends to itself and to earlier ones only
-  double dropout = 0;   ///< of the softmax's results, in training
+  double dropout = 0;   ///< dropout rate of the softmax's results, in training
 };
 
 /// Tensors are batch × heads × tokens × head width, of one type; the values of a head are contiguous in memory.

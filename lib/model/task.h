@@ -8,7 +8,7 @@ namespace trainopt {
 struct TaskOutput {
   at::Tensor loss;  ///< 0-dim float32: the mean over the batch's samples, or over the tokens to predict; undefined in
                     ///< evaluation if another process computes it
-  at::Tensor outputs;  ///< of the model; undefined if the task does not compute them
+  at::Tensor outputs;  ///< the model's outputs; undefined if the task does not compute them
 };
 
 class Task {
@@ -17,7 +17,7 @@ class Task {
   /// Runs the model and computes the training loss.
   virtual TaskOutput loss(Model& model, const at::Tensor& input, const at::Tensor& target,
                           const ForwardContext& context) const = 0;
-  /// The same for evaluation, without regularisation of the loss (label smoothing).
+  /// Runs the model and computes the loss for evaluation, without its regularisation (label smoothing).
   virtual TaskOutput evaluation_loss(Model& model, const at::Tensor& input, const at::Tensor& target,
                                      const ForwardContext& context) const = 0;
   /// Whether correct() counts.

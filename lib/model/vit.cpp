@@ -10,7 +10,7 @@
 namespace trainopt {
 namespace {
 
-constexpr double kEpsilon = 1e-6;  // of layer norms; torch's default is ten times this
+constexpr double kEpsilon = 1e-6;  // ε of layer norms; torch's default is ten times this
 
 struct Size : TransformerSize {
   int64_t patch;

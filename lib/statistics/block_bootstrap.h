@@ -38,7 +38,7 @@ double correlation_time(std::span<const double> series);
 std::optional<Interval> throughput_interval(std::span<const Piece> pieces, double level, uint64_t seed,
                                             EnoughPieces enough = {});
 
-/// The same for the ratio of B's throughput to A's, of two unpaired runs or parts of a run.
+/// throughput_interval() for the ratio of B's throughput to A's, of two unpaired runs or parts of a run.
 std::optional<Interval> throughput_ratio_interval(std::span<const Piece> a, std::span<const Piece> b, double level,
                                                   uint64_t seed, EnoughPieces enough = {});
 

@@ -18,7 +18,7 @@ enum class Order { abba, baab };
 /// (≥ 0).
 std::vector<size_t> turn_order(uint64_t seed, int64_t round, size_t arms);
 
-/// The same for a round of two arms: a fair coin toss.
+/// turn_order() for a round of two arms: a fair coin toss.
 Order block_order(uint64_t seed, int64_t block);
 
 }  // namespace trainopt

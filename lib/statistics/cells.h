@@ -15,8 +15,8 @@ using CellPairs = std::vector<double>;
 
 struct CellResult {
   double ratio = 1;                  ///< the geometric mean over the pairs
-  double standard_error = 0;         ///< of its logarithm
-  std::optional<Interval> interval;  ///< of the ratio; null: fewer than two pairs
+  double standard_error = 0;         ///< the standard error of the ratio's logarithm
+  std::optional<Interval> interval;  ///< the ratio's interval; null: fewer than two pairs
   Verdict verdict = Verdict::inconclusive;
 };
 
@@ -24,7 +24,7 @@ struct CellsResult {
   std::vector<CellResult> cells;  ///< one per cell, in the order given
   double reach = 0;               ///< half-width of each interval of the logarithm, in standard errors
   std::optional<double> pair_sd;  ///< standard deviation of one pair's log ratio, pooled over cells; null: unknown
-  std::optional<int64_t> pairs_needed;  ///< per cell, to reach `no_effect` in nine of ten cells without an effect
+  std::optional<int64_t> pairs_needed;  ///< pairs per cell to reach `no_effect` in nine of ten cells without an effect
 };
 
 /// Judges all cells together. Two pairs say little about how much pairs vary, so the variance is pooled over the cells;

@@ -26,7 +26,7 @@ Verdict judge(Interval ratio, double min_effect);
 struct Measurement {
   PairedTimes seconds_per_sample;  ///< for each arm, over all its turns
   PairedTimes longest_turn;        ///< seconds per sample in each arm's slowest turn
-  int64_t turns = 2;               ///< of each arm
+  int64_t turns = 2;               ///< each arm's turns
 };
 
 struct SequentialOptions {
@@ -75,11 +75,11 @@ class SequentialVerdict {
   /// The verdict from interval().
   Verdict verdict() const;
   int64_t measurements() const { return static_cast<int64_t>(pairs_.size()); }
-  int64_t turns() const { return turns_; }  ///< of each arm
+  int64_t turns() const { return turns_; }  ///< each arm's turns
   int looks() const { return static_cast<int>(test_.looks()); }
   /// The ratio of B's throughput to A's, clamped to interval(). Requires a measurement.
   double ratio() const;
-  /// Of the ratio, valid at every look. nullopt: no look yet, or too few measurements for the level.
+  /// The ratio's interval, valid at every look. nullopt: no look yet, or too few measurements for the level.
   std::optional<Interval> interval() const;
   /// The ratio in a typical measurement, hardly affected by slow turns: the signed-rank interval of the log ratios
   /// (signed_rank.h), valid at the same looks. nullopt: as above.
@@ -96,7 +96,7 @@ class SequentialVerdict {
 
  private:
   void look(double spent);
-  /// From the looks so far; `charge_last`: with the allowance for undetected stalls at the last look.
+  /// The verdict of the looks so far; `charge_last`: with the allowance for undetected stalls at the last look.
   Verdict judge_looks(bool charge_last) const;
 
   SequentialOptions options_;

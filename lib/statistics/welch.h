@@ -31,7 +31,7 @@ double student_tail(double t, double degrees);
 
 /// The value that Student's t exceeds with probability `tail` in (0, 1/2].
 double student_quantile(double tail, double degrees);
-/// The same for the normal distribution.
+/// The value that the standard normal distribution exceeds with probability `tail` in (0, 1/2].
 double normal_quantile(double tail);
 
 }  // namespace trainopt

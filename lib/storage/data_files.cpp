@@ -42,14 +42,14 @@ std::string variable(const Variables& variables, std::initializer_list<const cha
   return otherwise;
 }
 
-/// For the endpoints that hand out credentials: one attempt, because most machines have none of them.
+/// Asks an endpoint that hands out credentials: one attempt, because most machines have none.
 PlainAnswer ask(const PlainRequest& request, const std::string& ca_bundle) {
   HttpConnection connection;
   HttpRequest http{.method = request.method,
                    .url = request.url,
                    .headers = {},
                    .timeout_s = request.timeout_s,
-                   .direct = request.url.starts_with("http://"),  // of this machine or beside it
+                   .direct = request.url.starts_with("http://"),  // the endpoint is on this machine or beside it
                    .ca_bundle = ca_bundle};
   for (const std::string& header : request.headers)
     if (const size_t colon = header.find(": "); colon != std::string::npos)

@@ -26,16 +26,16 @@ bool is_remote(std::string_view path);
 
 /// What was read of remote files since they were first opened.
 struct StorageUse {
-  int64_t fetched_bytes = 0;  ///< from afar, also what was fetched in vain
+  int64_t fetched_bytes = 0;  ///< bytes from afar, also those fetched in vain
   int64_t requests = 0, retries = 0;
-  int64_t hit_bytes = 0, missed_bytes = 0;  ///< of the cache
+  int64_t hit_bytes = 0, missed_bytes = 0;  ///< bytes found in the cache, and not found
   int64_t damaged = 0;                      ///< blocks of the disk cache that were fetched again
   int64_t concurrency = 0;                  ///< data.storage.concurrency
   ReadSpeed speed;
 
-  /// Of the bytes that were asked of the cache; null without one.
+  /// The cache's hits in percent of the bytes asked of it; null without a cache.
   std::optional<double> hit_pct() const;
-  /// Of the bytes fetched, while at least one read was under way.
+  /// The speed of fetching while at least one read was under way.
   double mib_per_s() const;
   /// Whether twice the concurrency promises more: all requests are under way, and answers take no longer than when few
   /// are. False if too few reads were made to say so.
@@ -47,7 +47,7 @@ struct StorageUse {
 };
 Json to_json(const StorageUse& use);
 
-/// Through which remote files are read; none, one or the other.
+/// Remote files are read through this cache; none, one or the other.
 struct FileCaches {
   std::optional<DiskCacheOptions> disk = std::nullopt;
   std::optional<int64_t> memory = std::nullopt;  ///< bytes
@@ -63,7 +63,7 @@ class DataFiles {
   /// `path`, if it ends so or is a local file; else the files with this ending in the folder `path`, in bytewise order.
   /// Throws UserError(data) if there are none.
   std::vector<std::string> ending_in(std::string_view ending, const std::string& path);
-  /// The same, but none may be there.
+  /// What ending_in() returns, but there may be none.
   std::vector<std::string> find(std::string_view ending, const std::string& path);
   /// Throws UserError(data) if it is missing or cannot be read.
   std::unique_ptr<const DataFile> open(const std::string& path);

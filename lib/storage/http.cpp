@@ -62,7 +62,7 @@ struct HttpConnection::State {
   std::atomic<bool> aborted{false};
   char error[CURL_ERROR_SIZE] = {};
 
-  // Of the current request.
+  // The current request's state.
   HttpResponse response;
   std::optional<std::span<uint8_t>> destination;
   bool too_long = false;

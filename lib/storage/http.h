@@ -19,8 +19,8 @@ struct HttpRequest {
   std::string method = "GET";  ///< GET, HEAD or PUT
   std::string url;
   std::vector<std::pair<std::string, std::string>> headers;
-  double timeout_s = 30;  ///< to connect, and with less than kLeastBytesPerS received
-  bool direct = false;    ///< past any proxy of the environment
+  double timeout_s = 30;  ///< limit to connect, and for a time with less than kLeastBytesPerS received
+  bool direct = false;    ///< goes past any proxy of the environment
   std::string ca_bundle;  ///< file of certificates; empty: the system's
 };
 struct HttpResponse {
@@ -29,7 +29,7 @@ struct HttpResponse {
   std::string body;                            ///< what did not go to the request's destination
   int64_t received = 0;                        ///< bytes of the body
   std::string failure;                         ///< empty, or why the response is missing or cut, in libcurl's words
-  bool may_pass = true;                        ///< of a failure: another try may succeed
+  bool may_pass = true;                        ///< after a failure: another try may succeed
 };
 
 /// A connection that is kept open from request to request. For one thread at a time.
@@ -44,7 +44,7 @@ class HttpConnection {
   /// longer body is a failure. Other bodies go to HttpResponse::body, up to 64 MiB. Headers beyond 1 MiB are a failure,
   /// and so is an answer that is not complete in the time that its bytes take at the least speed.
   HttpResponse send(const HttpRequest& request, std::optional<std::span<uint8_t>> destination = std::nullopt);
-  /// From another thread: makes send() return soon, with a failure.
+  /// Makes send() return soon, with a failure. For another thread.
   void abort();
 
  private:

@@ -11,10 +11,10 @@ namespace trainopt {
 
 struct ReadSpeed {
   int64_t reads = 0;
-  double active_s = 0;   ///< with at least one read under way
+  double active_s = 0;   ///< time with at least one read under way
   double reading_s = 0;  ///< sum over the reads
-  /// Of the times of the reads that bring most bytes, which are all about as long: the fastest twentieth, the median
-  /// and the slowest hundredth, within 10 %.
+  /// The times of the reads that bring most bytes, which are all about as long: the fastest twentieth, the median and
+  /// the slowest hundredth, within 10 %.
   double fast_ms = 0, median_ms = 0, slow_ms = 0;
 
   /// How many reads are under way at once, on average.

@@ -20,9 +20,9 @@
 namespace trainopt::trace {
 
 struct AnalysisOptions {
-  GroupBy group_by = GroupBy::name;     ///< of the operations
+  GroupBy group_by = GroupBy::name;     ///< how operations are grouped
   std::optional<int64_t> step;          ///< analyse only this step
-  int64_t most_bytes = kMostJsonBytes;  ///< of a file's JSON; more are refused
+  int64_t most_bytes = kMostJsonBytes;  ///< most bytes of a file's JSON; more are refused
 };
 
 struct StepAnalysis {
@@ -57,7 +57,7 @@ TraceAnalysis analyse_trace(const std::filesystem::path& path, const AnalysisOpt
 TraceAnalysis analyse_traces(const std::vector<std::filesystem::path>& paths, const AnalysisOptions& options = {});
 
 struct AnalysisView {
-  std::optional<SortBy> sort;  ///< of the operations; default: by device_self if there is a device, else by cpu_self
+  std::optional<SortBy> sort;  ///< operations' order; default: by device_self if there is a device, else by cpu_self
   std::optional<size_t> top;   ///< operations, kernels and units to show; default: all, 15 in the text
 };
 

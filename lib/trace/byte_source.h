@@ -14,7 +14,7 @@ struct z_stream_s;
 
 namespace trainopt::trace {
 
-/// Of a trace's text, if nothing else is said: a few megabytes of gzip can hold more than any disk.
+/// The default limit for a trace's text: a few megabytes of gzip can hold more than any disk.
 constexpr int64_t kMostJsonBytes = int64_t{4} << 30;
 
 class ByteSource : public std::streambuf {
@@ -41,7 +41,7 @@ class ByteSource : public std::streambuf {
   std::vector<char> input_, output_;
   size_t input_bytes_ = 0;
   const int64_t most_bytes_;
-  int64_t bytes_ = 0;                     ///< so far
+  int64_t bytes_ = 0;                     ///< bytes so far
   std::unique_ptr<z_stream_s> inflater_;  ///< null: not compressed
   bool in_member_ = true;                 ///< a gzip file is a sequence of members; false between two
 };

@@ -16,7 +16,7 @@ constexpr int64_t kBackToBackNs = 30;
 /// One device's events within the scope.
 struct OneDevice {
   std::vector<Interval> compute, exchange, copies;
-  std::vector<std::pair<int64_t, int64_t>> starts;  ///< of each compute kernel: its start and its launch, -1: unknown
+  std::vector<std::pair<int64_t, int64_t>> starts;  ///< each compute kernel's start and its launch, -1: unknown
 };
 
 std::string direction_of(std::string_view name) {

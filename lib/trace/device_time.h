@@ -26,8 +26,8 @@ struct CopySpeed {
 
 /// Sums over the devices of a rank.
 struct DeviceTime {
-  int64_t span_ns = 0;  ///< from the start of a device's first compute kernel to the end of its last
-  int64_t busy_ns = 0;  ///< at least one compute kernel ran
+  int64_t span_ns = 0;  ///< time from the start of a device's first compute kernel to the end of its last
+  int64_t busy_ns = 0;  ///< time in which at least one compute kernel ran
   std::array<int64_t, kIdleCauses> idle_ns{};  ///< with busy_ns, adds up to span_ns
   int64_t gaps = 0;
   std::vector<CopySpeed> copies;  ///< in alphabetical order of their directions
@@ -37,16 +37,17 @@ struct DeviceTime {
   int64_t launch_bound_ns() const { return idle(IdleCause::host) + idle(IdleCause::launch); }
 };
 
-/// Of the device events launched within `scope`.
+/// Measures the device events launched within `scope`.
 DeviceTime measure_devices(const RankTrace& trace, const Launches& launches, Interval scope);
 
 struct Exchange {
-  int64_t ns = 0;                ///< at least one exchange is under way
-  int64_t under_compute_ns = 0;  ///< of these, computing goes on at the same time
+  int64_t ns = 0;                ///< time in which at least one exchange is under way
+  int64_t under_compute_ns = 0;  ///< the part in which computing goes on
 };
 
-/// Within the steps, so it is part of their wall time. On a device: NCCL's kernels under other kernels. Without NCCL
-/// kernels: communication ranges on any thread under operations that a thread of the step runs outside of such ranges.
+/// Measures within the steps, so the exchange is part of their wall time. On a device: NCCL's kernels under other
+/// kernels. Without NCCL kernels: communication ranges on any thread under operations that a thread of the step runs
+/// outside of such ranges.
 Exchange measure_exchange(const RankTrace& trace, const Steps& steps);
 
 // Where the wall time of a step went: each instant belongs to the first category, in this order, that is active then.

@@ -52,10 +52,10 @@ class EventCopier : public SaxHandler {
   bool& any_;  ///< whether the merged file has an event already
   int64_t shift_ns_ = 0;
 
-  std::string text_;           ///< of the event or member under way
+  std::string text_;           ///< the event or member under way
   std::string other_members_;  ///< ", \"schemaVersion\": 1, …"
   std::string key_, member_, event_name_;
-  std::vector<bool> has_element_;  ///< per open object or array
+  std::vector<bool> has_element_;  ///< one per open object or array
   int depth_ = 0, events_depth_ = 0;
   bool seen_events_ = false;
 };

@@ -88,7 +88,7 @@ class EventReader : public SaxHandler {
     duration,
     process,
     thread,
-    arguments,  // of an event
+    arguments,  // phase to arguments: members of an event
     id,
     correlation,
     shapes,
@@ -96,7 +96,7 @@ class EventReader : public SaxHandler {
     bytes,
     occupancy,
     grid,
-    flops  // of its `args`
+    flops  // id to flops: members of its `args`
   };
   /// One event while it is read. Members keep their capacity from event to event.
   struct Draft {
@@ -127,7 +127,7 @@ class EventReader : public SaxHandler {
   std::map<int64_t, RankTrace> ranks_;
   std::map<std::pair<int64_t, int64_t>, uint32_t> threads_;
   std::map<int64_t, std::vector<std::string>> device_names_;
-  std::map<int64_t, int64_t> world_sizes_;  ///< by rank, as far as the file says; of a file of one rank: at 0
+  std::map<int64_t, int64_t> world_sizes_;  ///< each rank's, as far as the file says; in a file of one rank: at 0
 
   int depth_ = 0;         ///< open objects and arrays
   int events_depth_ = 0;  ///< depth inside the array of events; 0: outside
@@ -137,7 +137,7 @@ class EventReader : public SaxHandler {
   Field field_ = Field::other, argument_ = Field::other;
   Draft draft_;
   int64_t events_ = 0;
-  std::optional<int64_t> own_rank_;  ///< of a file of one rank
+  std::optional<int64_t> own_rank_;  ///< the rank of a file of one rank
   int64_t listed_rank_ = 0;
   int64_t pids_per_rank_ = 0;  ///< 0: not a merged trace
 };

@@ -58,9 +58,9 @@ struct HostEvent {
 struct DeviceEvent {
   int64_t start_ns = 0, end_ns = 0;
   int64_t id = 0;            ///< `External id` of the operation that launched it; 0: none
-  int64_t correlation = -1;  ///< of the runtime call that launched it; -1: none
-  int64_t bytes = 0;         ///< copied or filled
-  int64_t blocks = -1;       ///< in the grid; -1: unknown
+  int64_t correlation = -1;  ///< id of the runtime call that launched it; -1: none
+  int64_t bytes = 0;         ///< bytes copied or filled
+  int64_t blocks = -1;       ///< blocks in the grid; -1: unknown
   double occupancy = -1;     ///< `est. achieved occupancy %`; -1: unknown
   uint32_t name = kNone;
   int32_t device = 0;
@@ -73,11 +73,11 @@ struct DeviceEvent {
 struct RankTrace {
   int64_t rank = 0;
   bool says_rank = false;                 ///< otherwise `rank` is 0 for want of another number
-  std::optional<int64_t> ranks;           ///< of the job, if the file says so
+  std::optional<int64_t> ranks;           ///< number of ranks in the job, if the file says so
   std::shared_ptr<const Names> names;     ///< shared by the ranks of a file
   std::vector<HostEvent> host;            ///< in file order
   std::vector<DeviceEvent> device;        ///< in file order
-  std::vector<std::string> device_names;  ///< from `deviceProperties`
+  std::vector<std::string> device_names;  ///< the names in `deviceProperties`
 
   std::string_view name(const HostEvent& event) const { return (*names)[event.name]; }
   std::string_view name(const DeviceEvent& event) const { return (*names)[event.name]; }

@@ -76,7 +76,7 @@ class Labels {
   std::vector<Label> all_;
 };
 
-/// By thread, as its number is written.
+/// Each thread's labels; the key is its number as it is written.
 using ThreadLabels = std::map<std::string, Labels>;
 
 std::string thread_of(const Json& fields) { return fields.value("tid", Json()).dump(); }
@@ -103,7 +103,7 @@ void copy_lines(const std::filesystem::path& raw, const TraceOrigin& origin, Gzi
   const auto write = [&](const std::string& line) { out.append(line + "\n"); };
   std::ifstream file(path_for_others(raw));
   bool at_start = true;
-  std::string path;  // of the operation whose lines are being copied
+  std::string path;  // the path of the operation whose lines are being copied
   std::string last;
   for (std::string line; std::getline(file, line);) {
     write(line);

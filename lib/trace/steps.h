@@ -17,8 +17,8 @@ struct Step {
 
 struct Steps {
   std::vector<Step> all;             ///< in order of time; without annotations one step, the whole trace
-  bool labelled = false;             ///< by annotations
-  uint32_t training_thread = kNone;  ///< that of the annotations, otherwise the busiest that decodes no samples
+  bool labelled = false;             ///< annotations label the steps
+  uint32_t training_thread = kNone;  ///< the annotations' thread, otherwise the busiest that decodes no samples
   std::vector<uint8_t> on_step;      ///< per thread, 1: the training thread or one that runs backward functions
 
   bool runs_step(uint32_t thread) const { return thread < on_step.size() && on_step[thread] != 0; }

@@ -113,7 +113,7 @@ class File {
 enum class PathKind { absent, file, folder, link, other };
 struct PathStatus {
   PathKind kind;
-  int64_t bytes;  ///< of a file
+  int64_t bytes;  ///< the size of a file
 };
 /// Does not follow a link.
 PathStatus path_status(const std::filesystem::path& path, ExitCode code);

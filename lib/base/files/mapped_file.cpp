@@ -61,7 +61,7 @@ bool read_as_zeros(uintptr_t address) {
   return false;
 }
 
-/// Of the thread that read the page; the page's address is where it read.
+/// Runs on the thread that read the page; the page's address is where it read.
 void on_bus_error(int signal, siginfo_t* info, void*) {
   const int error = errno;
   if (info->si_code == BUS_ADRERR && read_as_zeros(reinterpret_cast<uintptr_t>(info->si_addr))) {

@@ -18,7 +18,7 @@ std::filesystem::path library_of_program(const std::string& name);
 /// The linker's build ID of an ELF file (a program or shared library), a hash of its contents in hexadecimal digits
 /// (the note NT_GNU_BUILD_ID of the ELF specification's program headers). Empty if it has none or cannot be read.
 std::string build_id_of(const std::filesystem::path& file);
-/// The same of a file's bytes. Also empty if parts are missing: the system's loader would die of a file cut short.
+/// The build ID in a file's bytes. Also empty if parts are missing: the system's loader would die of a file cut short.
 std::string build_id_in(std::span<const uint8_t> file);
 
 }  // namespace trainopt

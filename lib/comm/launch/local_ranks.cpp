@@ -38,7 +38,7 @@ struct Ending {
   int order() const { return WIFSIGNALED(status) ? 0 : exit_code() != static_cast<int>(ExitCode::peer) ? 1 : 2; }
 };
 
-/// Of one attempt: the ranks from their start until the last one has ended.
+/// Supervises the ranks of one attempt from their start until the last one has ended.
 class Supervisor {
  public:
   Supervisor(const LocalRanks& spec, QueuedSignals& signals) : spec_(spec), signals_(signals) {
@@ -141,7 +141,7 @@ class Supervisor {
     deadline_ = after(spec_.term_delay_s);
   }
 
-  /// After the deadline, which gives the ranks time to notice the lost peer and report it themselves.
+  /// Acts after the deadline, which gives the ranks time to notice the lost peer and report it themselves.
   void end_the_others() {
     if (missing_at_start_)
       for (const auto& rank : ranks_) rank.signal_group(SIGKILL);
@@ -166,7 +166,7 @@ class Supervisor {
   /// Whether a signal that was passed on has killed a rank, which therefore did not handle it yet. The others would
   /// wait in vain to meet that rank, and have nothing to save.
   bool missing_at_start_ = false;
-  std::optional<Clock::time_point> deadline_;  // for the next step of ending the others
+  std::optional<Clock::time_point> deadline_;  // when the next step of ending the others is due
 };
 
 /// The port if it is free; 0 means any free port. Otherwise the negative error number.

@@ -17,7 +17,7 @@
 namespace trainopt {
 
 inline constexpr std::string_view kPackEnding = ".pack", kTarEnding = ".tar", kParquetEnding = ".parquet";
-/// Of a packed or tar file. More are damage, for which nothing is to be allocated.
+/// The most classes of a packed or tar file. More are damage, for which nothing is to be allocated.
 inline constexpr int64_t kMostClasses = int64_t{1} << 20;
 
 /// "00002-of-00064.tar".

@@ -11,7 +11,7 @@ namespace trainopt {
 /// Limits on the values in a file's header, checked before anything is allocated.
 inline constexpr int64_t kMaxImageSide = 16384;
 inline constexpr int64_t kMaxImagePixels = 89478485;  // Pillow's warning threshold
-inline constexpr int kMaxScans = 500;                 // of a progressive JPEG
+inline constexpr int kMaxScans = 500;                 // scans of a progressive JPEG
 
 /// Throws BadSample if the size exceeds the limits or is zero.
 void check_image_size(ImageSize size);

@@ -20,7 +20,7 @@ struct JpegReader::State {
   std::jmp_buf on_error;
   char reason[JMSG_LENGTH_MAX] = {};
   std::span<const uint8_t> file;
-  std::vector<uint8_t> ink_row;  // of a CMYK image
+  std::vector<uint8_t> ink_row;  // one row of a CMYK image
 
   ~State() { jpeg_destroy_decompress(&info); }
 

@@ -36,8 +36,8 @@ class Pipeline {
   /// destination's size.
   void run(const ImageView& image, uint64_t sample_key, const Destination& destination, PipelineScratch& scratch) const;
 
-  /// The same from a JPEG or PNG file; only the part of a JPEG that the transforms need is decoded. Also throws
-  /// BadSample for a bad file.
+  /// run() from a JPEG or PNG file; only the part of a JPEG that the transforms need is decoded. Also throws BadSample
+  /// for a bad file.
   void run_encoded(std::span<const uint8_t> file, DecodeSize decode, uint64_t sample_key,
                    const Destination& destination, PipelineScratch& scratch) const;
 

@@ -24,7 +24,7 @@ void resize_row_planar(const ResampleTable& table, const RowRequest& request, ui
 /// A sum of `taps` rows of `length` bytes each (kRowSlack more must be readable), with their weights.
 struct RowSum {
   const uint8_t* const* rows;
-  int64_t offset;  ///< of the first byte used in each row
+  int64_t offset;  ///< the first byte used in each row
   const int32_t* coefficients;
   int64_t taps;
   int64_t length;

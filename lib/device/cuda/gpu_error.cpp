@@ -13,9 +13,9 @@
 namespace trainopt {
 namespace {
 
-/// Of these the documentation says that any further CUDA work of the process fails. Most report a mistake in a kernel;
-/// a launch that took too long, a Multi-Process Service that ended this client, a hardware stack error and a destroyed
-/// context need not. None shows that the hardware is broken.
+/// Any further CUDA work of the process fails after these errors, the documentation says. Most report a mistake in a
+/// kernel; a launch that took too long, a Multi-Process Service that ended this client, a hardware stack error and a
+/// destroyed context need not. None shows that the hardware is broken.
 constexpr std::array kProgramFaults{
     cudaErrorIllegalAddress,     cudaErrorMisalignedAddress,  cudaErrorAssert,
     cudaErrorLaunchFailure,      cudaErrorInvalidPc,          cudaErrorInvalidAddressSpace,

@@ -28,11 +28,11 @@ struct AttentionInputs {
 };
 
 struct AttentionResult {
-  at::Tensor output;    ///< of the inputs' shape and type; in memory [samples, tokens, heads, head width]
+  at::Tensor output;    ///< has the inputs' shape and type; in memory [samples, tokens, heads, head width]
   at::Tensor log_sums;  ///< log Σ exp of a row's scores: [samples, heads, tokens] float32
 };
 
-/// As the inputs, in the output's order in memory.
+/// Each has its input's shape and type, and the output's order in memory.
 struct AttentionGradients {
   at::Tensor of_query, of_key, of_value;
 };

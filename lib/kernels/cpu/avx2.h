@@ -43,7 +43,7 @@ struct Avx2 {
       return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(halves), 16));
   }
 
-  // Rounded to nearest, ties to even.
+  // Stores round to nearest, ties to even.
   static void store(float* to, Numbers values) { _mm256_storeu_ps(to, values); }
   static void store(c10::BFloat16* to, Numbers values) {
     const __m256i bits = _mm256_castps_si256(values),
@@ -65,7 +65,7 @@ struct Avx2 {
                      _mm_packus_epi16(_mm256_castsi256_si128(shorts), _mm256_castsi256_si128(shorts)));
   }
 
-  /// The same past the caches, to memory aligned to a vector of T.
+  /// Stores past the caches, to memory aligned to a vector of T.
   static void stream(float* to, Numbers values) { _mm256_stream_ps(to, values); }
   template <class T>
   static void stream(T* to, Numbers values) {
@@ -103,7 +103,7 @@ struct Avx2 {
     const Numbers near = _mm256_rcp_ps(values);  // to 12 bits; then one step of Newton's method
     return multiply_add(near, _mm256_fnmadd_ps(values, near, of(1)), near);
   }
-  /// The same, or faster with an error below 7e-5 if the CPU can.
+  /// reciprocal(), or faster with an error below 7e-5 if the CPU can.
   static Numbers near_reciprocal(Numbers values) { return reciprocal(values); }
   static Numbers rounded(Numbers values) {
     return _mm256_round_ps(values, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
@@ -113,7 +113,7 @@ struct Avx2 {
     return _mm256_castsi256_ps(
         _mm256_add_epi32(_mm256_castps_si256(values), _mm256_slli_epi32(_mm256_cvtps_epi32(n), 23)));
   }
-  /// The same with n ≤ 0, and 0 for a result that is not a normal number.
+  /// values · 2^n for normal `values` and n ≤ 0; 0 for a result that is not a normal number.
   static Numbers times_two_to_or_zero(Numbers values, Numbers n) {
     return except(greater(of(-125), n), times_two_to(values, n));
   }

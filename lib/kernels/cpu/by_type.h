@@ -22,7 +22,7 @@ auto by_type(at::ScalarType type, const F& work) {
       throw BrokenInvariant("kernels support only float32, bfloat16 and float16");
   }
 }
-/// The same with the tensor's element type.
+/// Calls work(type) with a value of the tensor's element type.
 template <class F>
 auto by_type(const at::Tensor& x, const F& work) {
   return by_type(x.scalar_type(), work);
@@ -35,7 +35,7 @@ inline bool has_avx512() {
   return allowed != "DEFAULT" && allowed != "AVX2" && __builtin_cpu_supports("avx512f") &&
          __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
 }
-/// The same of the files for products of bfloat16.
+/// Whether this CPU also has the instructions of the files for products of bfloat16.
 inline bool has_avx512_bf16() { return has_avx512() && __builtin_cpu_supports("avx512bf16"); }
 
 }  // namespace trainopt::kernels

@@ -9,7 +9,7 @@ namespace trainopt::kernels::gelu {
 inline constexpr float kScale = 0.26f, kLargest = 16;
 inline constexpr float kTail0 = 0.10350696f, kTail1 = 0.10743538f, kTail2 = 0.07162243f, kTail3 = 0.17133176f,
                        kTail4 = -0.11359164f, kTail5 = 0.2341029f, kTail6 = -0.07440792f;
-/// The same with fewer terms, for 16-bit results: 7.9e-6.
+/// A fit with fewer terms, for 16-bit results: its error is below 7.9e-6.
 inline constexpr float kShortScale = 0.36f;
 inline constexpr float kShortTail0 = 0.141944677f, kShortTail1 = 0.162250653f, kShortTail2 = 0.0458232537f,
                        kShortTail3 = 0.245973349f, kShortTail4 = -0.0959958807f;

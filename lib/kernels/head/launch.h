@@ -23,12 +23,12 @@ inline constexpr int64_t kIgnoredTarget = -100;
 struct LossOperands {
   DType dtype;
   int64_t rows, classes;
-  /// From a row to the next. Logits past the classes must be −∞; their gradient is 0.
+  /// Values from a row to the next. Logits past the classes must be −∞; their gradient is 0.
   int64_t stride;
   const void* logits;
   const int64_t* targets;  ///< one per row; one that is out of range gives NaN
   bool ignores;            ///< kIgnoredTarget gives loss and gradient 0
-  void* gradient;          ///< of the sum over rows, × gradient_scale; may be `logits`; null: not wanted
+  void* gradient;          ///< gradient of the sum over rows, × gradient_scale; may be `logits`; null: not wanted
   float* row_losses;
   float smoothing, gradient_scale;
 };

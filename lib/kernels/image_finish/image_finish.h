@@ -13,7 +13,7 @@
 
 namespace trainopt::kernels {
 
-/// In pixels.
+/// A size in pixels.
 struct Extent {
   int64_t height = 0, width = 0;
   bool operator==(const Extent&) const = default;
@@ -37,7 +37,7 @@ struct ResizedWindow {
   const uint8_t* image;  ///< [extent.height, extent.width, 3]
   Extent extent;
   Box box;         ///< the part that is resized
-  Extent resized;  ///< to this size
+  Extent resized;  ///< the size to which `box` is resized
   Box window;      ///< the output, relative to the resized box; may reach outside it
   Box shown;       ///< part of the resized box; pixels of the window outside it are black
   bool flip;       ///< mirrors the window left to right
@@ -78,9 +78,9 @@ class ImageFinish {
   /// bit-identical to the loader's own path. Runs image by image on a CPU, and in one kernel on a GPU if the build has
   /// it.
   at::Tensor operator()(const at::Tensor& images, const at::Tensor& placement) const;
-  /// The same from tensor operations: the reference, and the fallback for devices for which the build has no kernel.
+  /// operator() from tensor operations: the reference, and the fallback for devices for which the build has no kernel.
   at::Tensor reference(const at::Tensor& images, const at::Tensor& placement) const;
-  /// The same with these launches, queued on the current stream of the device.
+  /// operator() with these launches, queued on the current stream of the device.
   at::Tensor launched(const device::FinishLaunches& launches, const at::Tensor& images,
                       const at::Tensor& placement) const;
 
@@ -99,7 +99,7 @@ class ImageFinish {
   Result result_;
   at::Tensor full_scale_, mean_, std_;    // on the device; mean and std are undefined if they change nothing
   at::Tensor levels_, levels_on_device_;  // [3, 256] of the result's type: the result for each level, by channel
-  std::optional<Weights> weights_;        // of a resize that the CPU code does not do
+  std::optional<Weights> weights_;        // set for a resize that the CPU code does not do
 };
 
 }  // namespace trainopt::kernels

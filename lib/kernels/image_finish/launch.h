@@ -18,14 +18,14 @@ struct ResizedLines {
 
 struct FinishOperands {
   const uint8_t* images;  ///< [n, image_height, image_width, 3]
-  int64_t image_bytes;    ///< of all images
+  int64_t image_bytes;    ///< size of all images
   int32_t image_height, image_width;
   const int32_t* placement;  ///< [placement_rows, items], see placement_rows.h; null: item i is the whole of image i
   int64_t placement_rows;
   bool resizes;  ///< with `rows` and `columns`, before the window is cropped
   ResizedLines rows, columns;
   int64_t items;
-  int32_t height, width;  ///< of the output
+  int32_t height, width;  ///< the output's size
   const void* levels;     ///< [3, 256]: the result for each level, by channel, as bits of the output's type
   int level_bytes;        ///< size of one level: 2 or 4
   bool interleaved;       ///< out is [items, height, width, 3], otherwise [items, 3, height, width]

@@ -11,7 +11,7 @@ namespace trainopt::kernels {
 enum PlacementRow : int64_t {
   kImage,  ///< index among the images on the device
   kTop,
-  kLeft,  ///< of the window to crop; may reach outside the image
+  kLeft,  ///< the window to crop; may reach outside the image
   kFlip,  ///< 1: mirror the window left to right
   kValidTop,
   kValidBottom,
@@ -21,7 +21,7 @@ enum PlacementRow : int64_t {
   kBoxTop = kWindowRows,
   kBoxLeft,
   kBoxHeight,
-  kBoxWidth,  ///< of the part to resize, inside the image
+  kBoxWidth,  ///< the part to resize, inside the image
   kBoxRows
 };
 

@@ -12,7 +12,7 @@ struct Samples {
   DType dtype = DType::float32;
   void* memory = nullptr;
 };
-/// The same, only read.
+/// rows × width samples that are only read; null if there are none.
 struct ConstSamples {
   DType dtype = DType::float32;
   const void* memory = nullptr;

@@ -27,7 +27,7 @@ struct LayerNormParameters {
   double epsilon;
 };
 
-/// Of each row: [rows] float32.
+/// Each row's statistics: [rows] float32.
 struct RowStatistics {
   at::Tensor mean, rstd;
 };
@@ -39,8 +39,7 @@ struct LayerNormResult {
 };
 
 struct LayerNormGradients {
-  /// Of the residual's and the branch's type: one tensor if the types are equal; without a branch, `of_branch` is
-  /// undefined.
+  /// Each has its input's type. Both are one tensor if the types are equal; without a branch, `of_branch` is undefined.
   at::Tensor of_residual, of_branch;
   at::Tensor of_weight, of_bias;  ///< [width] float32
 };
@@ -56,7 +55,7 @@ class LayerNormKernels {
 
   struct Upstream {
     const at::Tensor& of_normalized;
-    const at::Tensor& of_sum;  ///< of the sum's type; undefined if the sum is not used elsewhere
+    const at::Tensor& of_sum;  ///< has the sum's type; undefined if the sum is not used elsewhere
   };
   /// `sum` and `by` are forward()'s. `branch`: its type, if there was one.
   virtual LayerNormGradients backward(const Upstream& gradients, const at::Tensor& sum, const RowStatistics& by,
@@ -83,7 +82,7 @@ struct AddedAndNormalized {
 /// outlive the graph.
 AddedAndNormalized add_layer_norm(const at::Tensor& residual, const at::Tensor& branch, const LayerNormParameters& norm,
                                   at::ScalarType type, const LayerNormKernels& kernels);
-/// The same without a branch.
+/// add_layer_norm() without a branch.
 at::Tensor layer_norm(const at::Tensor& input, const LayerNormParameters& norm, at::ScalarType type,
                       const LayerNormKernels& kernels);
 

@@ -38,8 +38,8 @@ struct WantedGradients {
 
 /// The buffer in which the logits of one piece of rows become their gradient.
 struct Pieces {
-  int64_t rows;    ///< of a piece; the last may have fewer
-  int64_t count;   ///< of pieces
+  int64_t rows;    ///< rows in a piece; the last may have fewer
+  int64_t count;   ///< number of pieces
   int64_t stride;  ///< values from a row to the next: an odd number of 64-byte lines
   int64_t bytes;
 };
@@ -57,7 +57,7 @@ class LinearCrossEntropyKernels {
   virtual Pieces pieces(int64_t rows, int64_t classes, at::ScalarType type) const = 0;
 };
 
-/// Of the logits in this type, their float32 copy if they have 16 bits, and their gradient: the least that plain
+/// Bytes of the logits in this type, their float32 copy if they have 16 bits, and their gradient: the least that plain
 /// libtorch allocates in training.
 int64_t plain_bytes(int64_t rows, int64_t classes, at::ScalarType type);
 

@@ -34,7 +34,7 @@ struct CoefficientOperands {
 /// The operands of a pass; each pass documents which it uses. Samples are of `dtype`, per-channel values are float.
 struct NormOperands {
   DType dtype;
-  Shape shape;  ///< of x
+  Shape shape;  ///< x's shape
   const void* x;
   const void *gradient = nullptr, *y = nullptr, *residual = nullptr;
   const float *mean = nullptr, *scale = nullptr, *shift = nullptr;

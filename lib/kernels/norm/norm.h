@@ -26,7 +26,7 @@ struct NormParameters {
   double momentum, epsilon;
 };
 
-/// Of one batch, per channel.
+/// One batch's statistics, per channel.
 struct Statistics {
   at::Tensor mean, inverse;  ///< inverse = 1 / √(variance + ε), with the biased variance
   at::Tensor scale, shift;
@@ -63,7 +63,7 @@ class NormKernels {
   /// scale · g + of_x · x + rest
   virtual at::Tensor input_gradient(const at::Tensor& g, const at::Tensor& x, const Statistics& by,
                                     const Coefficients& coefficients) const = 0;
-  /// The same with g as in coefficients_through_relu().
+  /// input_gradient() with g as in coefficients_through_relu().
   virtual at::Tensor input_gradient_through_relu(const at::Tensor& gradient, const at::Tensor& x, const Statistics& by,
                                                  const Coefficients& coefficients) const = 0;
 };

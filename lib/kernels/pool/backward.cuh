@@ -52,7 +52,7 @@ struct PoolInputGradient {
   __device__ int64_t image_at(const Place& window, const RowPosition& pos) const {
     return window.image * windows.height * windows.width * windows.channels + pos.channel;
   }
-  /// Of pixel `i` of the quad.
+  /// The offset of pixel `i` of the quad from image_at().
   __device__ uint32_t at(const Place& window, int i) const {
     return static_cast<uint32_t>(clamped(window.h * 2 + i / 2, windows.height) * windows.width +
                                  clamped(window.w * 2 + i % 2, windows.width)) *

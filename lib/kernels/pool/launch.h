@@ -9,7 +9,7 @@ namespace trainopt::kernels::device {
 constexpr Shape pooled(const Shape& x) { return {x.images, (x.height + 1) / 2, (x.width + 1) / 2, x.channels}; }
 
 struct PoolOperands : NormOperands {
-  const uint8_t* positions = nullptr;  ///< of the shape of the pool's gradient
+  const uint8_t* positions = nullptr;  ///< has the shape of the pool's gradient
   uint8_t* positions_out = nullptr;
   void* chosen_out = nullptr;  ///< samples, of the shape of the pool's values
 };

@@ -120,7 +120,7 @@ struct Lion : ReadsAndWrites {
   __device__ void change(float& parameter, float gradient, float& first, float&) const {
     const float difference = gradient - first, direction = first + numbers.sign_share * difference;
     first += numbers.first_share * difference;
-    const float sign = static_cast<float>(direction > 0) - static_cast<float>(direction < 0);  // of NaN 0
+    const float sign = static_cast<float>(direction > 0) - static_cast<float>(direction < 0);  // 0 for NaN
     parameter = parameter * decay_factor - rate * sign;
   }
 };
@@ -181,7 +181,7 @@ __device__ inline void count_update(const AdamScalars& numbers, double* updates,
   corrections[0] = static_cast<float>(corrects_bias ? rate / -expm1(numbers.log_beta1 * update) : rate);
   corrections[1] = static_cast<float>(corrects_bias ? 1 / sqrt(-expm1(numbers.log_beta2 * update)) : 1);
 }
-// Of one thread.
+// These kernels run in one thread.
 __global__ void __launch_bounds__(1)
     count(AdamScalars numbers, double* updates, float* corrections, UpdateInputs inputs) {
   count_update(numbers, updates, corrections, inputs, static_cast<double>(*inputs.learning_rate), true);

@@ -13,7 +13,7 @@ struct Part {
   float *parameter, *gradient, *first, *second;
   void* copy;
   int64_t size;
-  int32_t row;  ///< of this parameter, in tables of sums of squares and of ratios
+  int32_t row;  ///< this parameter's row in tables of sums of squares and of ratios
 };
 
 struct SgdScalars {
@@ -42,7 +42,7 @@ struct UpdateInputs {
   const float *learning_rate, *factor, *skip_update;
   bool clears;
   DType copies;         ///< type of the copies; ignored if there are none
-  const float* ratios;  ///< by Part::row; null: 1
+  const float* ratios;  ///< indexed by Part::row; null: 1
 };
 
 class UpdateLaunches {

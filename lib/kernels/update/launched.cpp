@@ -51,7 +51,7 @@ class Memory {
     TRAINOPT_CHECK(value.device() == device_ && value.scalar_type() == at::kDouble && value.dim() == 0);
     return static_cast<double*>(value.data_ptr());
   }
-  /// Of a table with two numbers for each of the parameters' rows.
+  /// The memory of a table with two numbers for each of the parameters' rows.
   double* squares(const at::Tensor& table, const Tensors& tensors) const {
     TRAINOPT_CHECK(table.device() == device_ && table.scalar_type() == at::kDouble && table.dim() == 2 &&
                    table.size(1) == 2 && table.is_contiguous());

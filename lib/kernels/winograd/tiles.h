@@ -43,7 +43,7 @@ struct Transformed {
 
   [[gnu::always_inline]] Panels<W> at_position(int64_t p) const { return {at + p * position, rows, channels}; }
   [[gnu::always_inline]] W* panel(int64_t p, int64_t c) const { return at_position(p).panel(c); }
-  /// The same values, with row `first` as row 0. The last `first` rows do not exist.
+  /// These values, with row `first` as row 0. The last `first` rows do not exist.
   [[gnu::always_inline]] Transformed from_row(int64_t first) const {
     return {at + first * kPanel, position, rows, channels};
   }

@@ -23,7 +23,7 @@ namespace {
 
 constexpr int64_t kRenewBefore = 300;  ///< seconds before they expire
 constexpr int64_t kPause = 30;         ///< seconds between attempts to renew what is still valid
-constexpr int kAttempts = 3;           ///< to ask an endpoint that is known to be there
+constexpr int kAttempts = 3;           ///< tries for an endpoint that is known to be there
 constexpr std::string_view kMetadata = "http://169.254.169.254/latest/";
 
 /// May stand in a header: no white space, and no line break that would begin another header.
@@ -303,8 +303,8 @@ std::string section_name(std::string_view line) {
 }
 
 struct ProfileFiles {
-  std::string name;  ///< of the profile
-  bool is_named;     ///< by the recipe or the environment
+  std::string name;  ///< the profile's name
+  bool is_named;     ///< the recipe or the environment names it
   std::string credentials, config;
 };
 
@@ -371,7 +371,7 @@ void refuse_what_is_not_read(const Section& section, const std::string& profile,
 Section section_of(std::string_view file, const std::string& name) {
   Section section;
   bool is_in = false;
-  size_t indent = std::string_view::npos;  // of the last setting; lines indented deeper belong to it, as below `s3 =`
+  size_t indent = std::string_view::npos;  // the last setting's indent; deeper lines belong to it, as below `s3 =`
   while (!file.empty()) {
     const size_t end = std::min(file.find('\n'), file.size());
     const std::string_view line = file.substr(0, end), text = stripped(line);

@@ -76,7 +76,7 @@ class CredentialsSource {
 /// Places without credentials, each with the reason if there is one to tell.
 using LookedIn = std::vector<std::string>;
 
-/// Of a file or an answer.
+/// The most bytes of a file or an answer.
 inline constexpr int64_t kMostCredentialBytes = 1 << 20;
 
 [[noreturn]] void refuse_credentials(const std::string& sentence);
@@ -104,8 +104,8 @@ using Section = Variables;  ///< settings by name, in lower case
 /// setting nor a comment are skipped.
 Section section_of(std::string_view file, const std::string& name);
 
-/// From the profile's sections in both files, or its credential_process. Throws for a profile that was named and has
-/// none, and for one whose credentials need a further request (role_arn, sso).
+/// The credentials in the profile's sections in both files, or from its credential_process. Throws for a profile that
+/// was named and has none, and for one whose credentials need a further request (role_arn, sso).
 std::optional<Credentials> credentials_of_profile(const CredentialsQuery& query, LookedIn& looked);
 
 }  // namespace trainopt

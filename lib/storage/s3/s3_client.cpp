@@ -11,7 +11,7 @@
 namespace trainopt {
 namespace {
 
-constexpr int64_t kMostPages = 100'000;  // of up to a thousand objects each
+constexpr int64_t kMostPages = 100'000;  // a page lists up to a thousand objects
 constexpr double kFirstWait = 0.1, kLongestWait = 10;
 
 bool may_pass(int status) {
@@ -29,7 +29,7 @@ std::optional<int64_t> number_in(std::string_view text) {
   return error == std::errc() && end == text.data() + text.size() && number >= 0 ? std::optional(number) : std::nullopt;
 }
 
-/// Between half of it and all of it.
+/// A random time between half of `seconds` and all of it.
 double with_jitter(double seconds) {
   thread_local std::minstd_rand random(std::random_device{}());
   return seconds * std::uniform_real_distribution(0.5, 1.0)(random);

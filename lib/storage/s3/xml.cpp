@@ -90,7 +90,7 @@ S3Error parse_s3_error(std::string_view xml) {
   pugi::xml_document document;
   if (!load(document, xml)) return {};
   pugi::xml_node root = document.child("Error");
-  if (!root) root = document.child("ErrorResponse").child("Error");  // of the Security Token Service
+  if (!root) root = document.child("ErrorResponse").child("Error");  // the Security Token Service's form
   return {.code = root.child_value("Code"),
           .message = root.child_value("Message"),
           .region = root.child_value("Region"),

@@ -39,7 +39,7 @@ struct PackTrailer {
   uint32_t version = 1;
   PackKind kind = PackKind::pixels;
   int64_t images = 0;
-  int64_t height = 0, width = 0;  ///< of every image; 0 for files
+  int64_t height = 0, width = 0;  ///< every image's size; 0 for files
   int64_t classes = 0;
   int64_t entries_at = 0, names_bytes = 0;
   uint64_t source = 0;             ///< stands for what was packed, and how

@@ -7,7 +7,7 @@
 namespace trainopt {
 
 struct ListedPixels {
-  ImageSize size;    ///< of every image
+  ImageSize size;    ///< every image's size
   ParquetBytes rgb;  ///< 8 bits, row by row
 };
 

@@ -24,9 +24,9 @@ constexpr const char* kNoLabel = "the label is missing, negative, or larger than
 /// A row group, or those of its rows that the filter leaves.
 struct GroupRows {
   const ParquetFile* file;
-  int64_t group;                             ///< in the file
-  int64_t first;                             ///< sample
-  std::optional<std::vector<int32_t>> kept;  ///< null: all
+  int64_t group;                             ///< its index in the file
+  int64_t first;                             ///< its first sample
+  std::optional<std::vector<int32_t>> kept;  ///< the rows that the filter leaves; null: all
 
   int64_t row(int64_t index) const { return kept ? (*kept)[static_cast<size_t>(index)] : index; }
 };
@@ -239,7 +239,7 @@ class Parquet : public ImageDataset {
     return largest;
   }
 
-  /// As many as have names, or as the largest label says.
+  /// The number of classes: as many as have names, or as the largest label says.
   int64_t find_classes() const {
     double largest = -1;
     for (const auto& each : groups_) largest = std::max(largest, largest_label(each));
@@ -262,9 +262,9 @@ class Parquet : public ImageDataset {
   int64_t size_ = 0, classes_ = 0;
   std::optional<ImageSize> uniform_;
   std::unique_ptr<HeldGroups> held_;
-  std::unique_ptr<std::atomic<bool>[]> announced_;  ///< of each group, until it is read
+  std::unique_ptr<std::atomic<bool>[]> announced_;  ///< for each group, whether it is announced and not yet read
   mutable std::mutex labels_mutex_;
-  mutable std::vector<std::vector<int32_t>> labels_;  ///< of each group; empty until they are needed
+  mutable std::vector<std::vector<int32_t>> labels_;  ///< each group's labels; empty until they are needed
 };
 
 }  // namespace

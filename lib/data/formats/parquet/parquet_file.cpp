@@ -18,7 +18,7 @@
 namespace trainopt {
 namespace {
 
-constexpr double kLargestExact = int64_t{1} << 53;  // of the integers that a double holds
+constexpr double kLargestExact = int64_t{1} << 53;  // a double holds every integer up to this
 constexpr int64_t kMostRows = std::numeric_limits<int32_t>::max();
 
 std::string printable(std::string text) {
@@ -27,7 +27,7 @@ std::string printable(std::string text) {
   return text;
 }
 
-/// Of the label's column, as Hugging Face's datasets writes them; empty if the metadata has none.
+/// Names of the label column's classes, as Hugging Face's datasets writes them; empty if the metadata has none.
 std::vector<std::string> names_in(const std::string& metadata, const std::string& label) {
   std::vector<std::string> names;
   constexpr int kDepth = 8;

@@ -20,11 +20,11 @@ namespace trainopt {
 /// One row group in memory.
 struct RowGroup {
   ParquetBytes images;            ///< files, or pixels
-  std::optional<ImageSize> size;  ///< of pixels (8-bit RGB, row by row)
+  std::optional<ImageSize> size;  ///< size of images stored as pixels (8-bit RGB, row by row)
   std::vector<int32_t> labels;    ///< below kMostClasses; -1 where there is none
 
   int64_t rows() const { return static_cast<int64_t>(labels.size()); }
-  int64_t bytes() const;  ///< that it takes
+  int64_t bytes() const;  ///< memory that it takes
   std::span<const uint8_t> image(int64_t row) const;
 };
 
@@ -39,7 +39,7 @@ class ParquetFile {
   const std::string& name() const { return file_->name(); }
   const ParquetLayout& layout() const { return reader_->layout(); }
   const std::vector<ParquetGroup>& groups() const { return reader_->layout().groups; }
-  /// Of Hugging Face's metadata, in label order; empty if there is none.
+  /// The names in Hugging Face's metadata, in label order; empty if there is none.
   const std::vector<std::string>& class_names() const { return class_names_; }
   bool has_pixels() const { return column(image_).kind == ParquetKind::integers; }
   const ParquetColumn& image_column() const { return column(image_); }

@@ -20,14 +20,14 @@ struct ParquetColumn {
   std::string name;
   std::string type;  ///< for messages: "INT64"
   ParquetKind kind = ParquetKind::other;
-  int levels = 0;  ///< of lists around each value; 0: one value a row
+  int levels = 0;  ///< number of lists around each value; 0: one value a row
 };
 
 /// A column's values in one row group.
 struct ParquetChunk {
-  int64_t offset = 0, bytes = 0;      ///< in the file
+  int64_t offset = 0, bytes = 0;      ///< its place in the file
   int64_t decoded_bytes = 0;          ///< decompressed
-  std::optional<double> least, most;  ///< of numbers; null: the file does not say
+  std::optional<double> least, most;  ///< numbers only; null: the file does not say
 };
 
 struct ParquetGroup {
@@ -46,12 +46,12 @@ struct ParquetLayout {
 /// The values of one column in one row group.
 struct ParquetBytes {
   std::vector<uint8_t> bytes;  ///< one value after the other
-  std::vector<int64_t> ends;   ///< of each row's value; a missing one is empty
+  std::vector<int64_t> ends;   ///< end of each row's value; a missing one is empty
 };
 struct ParquetNumbers {
   std::vector<double> values;  ///< one after the other; 0 where one is missing
   std::vector<bool> missing;   ///< one for each value
-  std::vector<int64_t> ends;   ///< of each row's values
+  std::vector<int64_t> ends;   ///< end of each row's values
   /// For each list level, outermost first, how many values each of its lists has, if all have as many; else 0.
   std::vector<int64_t> list_lengths;
 };

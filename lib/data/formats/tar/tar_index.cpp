@@ -16,7 +16,7 @@ namespace trainopt {
 namespace {
 
 constexpr std::string_view kFormat = "trainopt tar index 2";
-/// Of a label: a number and white space.
+/// The most bytes of a label: a number and white space.
 constexpr int64_t kMostLabelBytes = 256;
 constexpr int64_t kMostIndexBytes = int64_t{1} << 36;
 
@@ -120,7 +120,7 @@ class Samples {
   const std::string& file_;
   std::string key_;
   std::unordered_set<std::string> keys_;
-  std::optional<TarMember> first_, image_;  ///< of the current sample
+  std::optional<TarMember> first_, image_;  ///< the current sample's members
   std::optional<int64_t> label_;
   std::vector<TarSample> samples_;
 };

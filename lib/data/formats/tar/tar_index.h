@@ -15,25 +15,25 @@
 namespace trainopt {
 
 struct TarSample {
-  int64_t offset = 0, bytes = 0;  ///< of the image
+  int64_t offset = 0, bytes = 0;  ///< the image's place in the tar file
   int64_t label = 0;
-  std::string name;  ///< of the image's member
+  std::string name;  ///< the image member's name
   bool operator==(const TarSample&) const = default;
 };
 
 struct TarIndex {
   std::vector<TarSample> samples;
-  std::string comment;  ///< of the file's pax global header
+  std::string comment;  ///< the comment of the file's pax global header
 };
 
 /// Reads all headers. Throws as read_tar(), and UserError(data) with file, offset and member for a sample without image
 /// or label, with two of them, with a label that is no number below kMostClasses, or that comes again later.
 TarIndex tar_index(int64_t size, const TarBytes& bytes, const std::string& file);
-TarIndex tar_index(std::string_view tar, const std::string& file);  ///< of a tar file in memory
+TarIndex tar_index(std::string_view tar, const std::string& file);  ///< the index of a tar file in memory
 
-/// The same. Of a local file from the file `path`.index, if that was made of the same file: size and version are
-/// compared. Else writes it, so that the next opening need not read a header for every image; on a folder without
-/// permission, goes on without. A remote file is read through, once if a disk cache keeps it.
+/// The index of `tar`. A local file's comes from the file `path`.index, if that was made of the same file: size and
+/// version are compared. Else writes it, so that the next opening need not read a header for every image; on a folder
+/// without permission, goes on without. A remote file is read through, once if a disk cache keeps it.
 TarIndex stored_tar_index(const DataFile& tar);
 
 /// The stored form, and back; nullopt if `text` is damaged, or is the index of a file of another size or version.

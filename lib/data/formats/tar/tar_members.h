@@ -25,7 +25,7 @@ using TarBytes = std::function<std::string_view(int64_t offset, int64_t bytes)>;
 /// if the two empty blocks are missing with which a tar file ends.
 std::string read_tar(int64_t size, const TarBytes& bytes, const std::string& file,
                      const std::function<void(const TarMember&)>& found);
-/// The same, of a tar file in memory.
+/// read_tar() for a tar file in memory.
 std::string read_tar(std::string_view tar, const std::string& file, const std::function<void(const TarMember&)>& found);
 
 /// Blocks of a header that read_tar() reads back; `name`: at most 100 bytes.

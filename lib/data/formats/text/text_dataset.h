@@ -17,7 +17,7 @@ class TextDataset : public Dataset {
   virtual int64_t context() const = 0;
   /// Tokens of the sample that are predicted: all but its first, at most context(). At least 1.
   virtual int64_t target_tokens(int64_t sample) const = 0;
-  /// The same for all samples together, if they do not differ.
+  /// Every sample's target_tokens(), if they do not differ.
   virtual std::optional<int64_t> uniform_tokens() const = 0;
   /// The most target tokens that a sample has.
   virtual int64_t longest() const = 0;

@@ -15,7 +15,7 @@ namespace trainopt {
 
 /// Where a file's tokens are.
 struct TokenLayout {
-  int64_t bits = 16;   ///< of a token: 16 or 32
+  int64_t bits = 16;   ///< a token's bits: 16 or 32
   int64_t header = 0;  ///< bytes before the first token
   int64_t tokens = 0;
 };

@@ -12,7 +12,7 @@ namespace trainopt::kernels {
 struct ScoreRows {
   int64_t rows;
   int64_t first;  ///< token of row 0
-  int64_t keys;   ///< of the sequence
+  int64_t keys;   ///< number of keys in the sequence
   bool causal;
 
   [[gnu::always_inline]] int64_t keys_of(int64_t row) const {

@@ -49,7 +49,7 @@ void lion(const LionScalars& rule, const Rates& rates, float* __restrict__ param
   for (int64_t i = 0; i < count; ++i) {
     const float difference = gradient[i] * factor - first[i], direction = first[i] + sign_share * difference;
     first[i] += first_share * difference;
-    const float sign = static_cast<float>(direction > 0) - static_cast<float>(direction < 0);  // of NaN 0
+    const float sign = static_cast<float>(direction > 0) - static_cast<float>(direction < 0);  // 0 for NaN
     parameter[i] = parameter[i] * decay_factor - rate * sign;
   }
 }
@@ -82,8 +82,8 @@ void lamb_moments(const LambScalars& rule, const Rates& rates, const Corrections
 constexpr int64_t kLanes = 8, kVectors = 4;
 typedef float Lanes __attribute__((vector_size(kLanes * sizeof(float)), aligned(sizeof(float)), may_alias));
 
-/// Of at most kMostValues values: a lane adds few enough of them that float is as good as double, unless squares leave
-/// its range.
+/// The sum of at most kMostValues values: a lane adds few enough of them that float is as good as double, unless
+/// squares leave its range.
 double sum_in_float(const float* values, int64_t count) {
   Lanes sums[kVectors] = {};
   int64_t at = 0;

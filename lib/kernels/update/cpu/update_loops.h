@@ -8,7 +8,7 @@ namespace trainopt::kernels::update {
 /// Scalars as read at launch.
 struct Rates {
   float learning_rate, factor;
-  float ratio;  ///< of the part
+  float ratio;  ///< the part's ratio
 };
 struct Corrections {
   float step, inverse_root;  ///< lr ÷ (1 − β₁ᵗ) and 1 ÷ √(1 − β₂ᵗ)
@@ -28,9 +28,9 @@ void update(const LambScalars& rule, const Rates& rates, const Corrections& corr
 struct Squares {
   double of_parameter = 0, of_other = 0;
 };
-/// Of the gradient · factor.
+/// The squares' other values are gradient · factor.
 Squares norms(const Rates& rates, const Part& part, int64_t begin, int64_t end);
-/// Updates the moments of at most kMostValues values unless `skips`. Of LAMB's update of these values.
+/// Updates the moments of at most kMostValues values unless `skips`. The squares' other values are LAMB's update.
 inline constexpr int64_t kMostValues = 1024;
 Squares moments(const LambScalars& rule, const Rates& rates, const Corrections& corrections, bool skips,
                 const Part& part, int64_t begin, int64_t end);

@@ -129,8 +129,8 @@ class ArrowOutput : public ParquetOutput {
 
   std::shared_ptr<SinkStream> sink_;
   std::unique_ptr<parquet::ParquetFileWriter> writer_;
-  std::vector<uint8_t> bytes_;  ///< of the row group to come
-  std::vector<size_t> ends_;    ///< of its images
+  std::vector<uint8_t> bytes_;  ///< images of the row group to come
+  std::vector<size_t> ends_;    ///< each image's end in bytes_
   std::vector<int64_t> labels_;
 };
 
