@@ -11,7 +11,7 @@ struct CommandContext {
   const Environment& environment;
   OutputOptions output;
 };
-/// The same for a process that a launcher may have started.
+/// `context` for a process that a launcher may have started.
 CommandContext of_rank(const CommandContext& context);
 using Command = std::function<int(const CommandContext&)>;
 

@@ -100,7 +100,7 @@ int show_rotation(const std::filesystem::path& folder, const CompareOutput& outp
 
 struct AgainstArguments {
   std::filesystem::path stored;
-  std::string name;  ///< of the recipe
+  std::string name;  ///< the recipe's name
   Recipe recipe;
 };
 

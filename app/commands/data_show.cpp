@@ -25,7 +25,7 @@
 namespace trainopt {
 namespace {
 
-/// Of a contact sheet.
+/// A contact sheet's rows and columns, and the side of each image in it in pixels.
 constexpr int64_t kSheetRows = 8, kSheetColumns = 12, kSheetSide = 96;
 /// Classes in the printed histogram, and the characters of its longest bar.
 constexpr size_t kShownClasses = 20, kBar = 40;
@@ -142,7 +142,7 @@ void print(const ImageDataset& images, const std::vector<Row>& rows) {
   print_classes(images);
 }
 
-/// Of each Parquet file its rows, row groups and columns.
+/// Each Parquet file's rows, row groups and columns.
 Json parquet_json(const std::string& path, const ParquetConfig& columns_used, DataFiles& files) {
   Json all = Json::array();
   for (const auto& name : files.ending_in(kParquetEnding, path)) {

@@ -19,8 +19,8 @@ namespace trainopt {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr double kMostRunS = 6;      // of a run that measures throughput
-constexpr double kMostVerifyS = 15;  // of the run that verifies the largest
+constexpr double kMostRunS = 6;      // longest run that measures throughput
+constexpr double kMostVerifyS = 15;  // longest run that verifies the largest size
 constexpr int64_t kWarmupSteps = 2;
 
 /// What a run of one size showed.
@@ -36,7 +36,7 @@ struct SizeRun {
   double high() const { return samples_per_s * (1 + noise); }
 };
 
-/// By its own account, or killed by the kernel.
+/// Whether the command said that it ran out of memory, or the kernel killed it.
 bool ran_out_of_memory(const CommandEnd& end) {
   return end.code == static_cast<int>(ExitCode::memory) || end.code == 128 + SIGKILL;
 }
@@ -117,7 +117,7 @@ class BatchFinder {
     return bytes && static_cast<double>(*bytes) <= MemoryForecast::kUsableShare * capacity_;
   }
 
-  /// By doubling and halving; 0 if none does.
+  /// The largest size that fits, found by doubling and halving; 0 if none does.
   int64_t largest_by_forecast() const {
     if (fits(most_)) return most_;
     int64_t good = 0, bad = least_;

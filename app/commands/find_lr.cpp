@@ -173,7 +173,8 @@ void print(const std::vector<RatePoint>& points, const RateRange& range) {
   print_out("why         {}\n", range.reason);
 }
 
-/// Of the checkpoint from which the recipe resumes; 0: it starts from its initial weights. Makes the path absolute.
+/// Steps of the checkpoint from which the recipe resumes; 0: it starts from its initial weights. Makes the path
+/// absolute.
 int64_t steps_of_checkpoint(Recipe& recipe) {
   std::string& from = recipe.checkpoint.resume;
   if (from == "none") return 0;

@@ -23,7 +23,7 @@ struct ReportArguments {
   int interval_s = 5;
 };
 
-/// Of one folder: inside it. Of several: in the current directory.
+/// The page of one folder lies inside it, that of several in the current directory.
 fs::path page_of(const ReportArguments& arguments) {
   if (!arguments.out.empty()) return arguments.out;
   return arguments.folders.size() == 1 ? fs::path(arguments.folders.front()) / "report.html" : fs::path("report.html");

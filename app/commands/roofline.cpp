@@ -32,14 +32,14 @@ namespace {
 struct RooflineArguments {
   RecipeArguments recipe;
   bool json = false, again = false;
-  double seconds = 2;  ///< of each peak
+  double seconds = 2;  ///< time for each peak
 };
 
 /// What a recipe's job could do at best.
 struct JobLimits {
   std::vector<ModelProduct> products;
   std::vector<UnitLimit> units;
-  std::optional<LoaderBenchResult> loader;  ///< with the recipe's threads; null without a loader
+  std::optional<LoaderBenchResult> loader;  ///< measured with the recipe's threads; null without a loader
 };
 
 std::filesystem::path require_cache(const Environment& environment) {

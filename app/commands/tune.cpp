@@ -30,7 +30,7 @@ struct TuneArguments {
   bool json = false;
 };
 
-/// Of the time: the end, in which the original and the result are measured afresh.
+/// Share of the time for the end, in which the original and the result are measured afresh.
 constexpr double kShareOfFinal = 0.3;
 
 /// The job's ranks, and whether this process tunes it.
@@ -55,7 +55,7 @@ Place place_of(const TuneArguments& arguments, const Launch& launch) {
   return {.ranks = position.ranks, .conducts = position.is_first()};
 }
 
-/// So that the commands that a tuning starts are not taken for the launcher's ranks.
+/// Keeps the commands that a tuning starts from being taken for the launcher's ranks.
 void leave_launcher(const Environment& environment) {
   for (const std::string& name : launcher_variables(environment)) ::unsetenv(name.c_str());
   allow_all_cpus();
@@ -127,7 +127,7 @@ class TuneSession {
             .goal = goal_,
             .ranks = ranks_,
             .diagnosis_s = std::min(12.0, budget_s_ / 10),
-            .least_trial_s = std::min(25.0, budget_s_ / 5),  // of which a ResNet takes ten to start
+            .least_trial_s = std::min(25.0, budget_s_ / 5),  // a ResNet takes ten of them to start
             .most_trial_s = std::max(60.0, budget_s_ / 8),
             .trials_until = after((1 - kShareOfFinal) * budget_s_),
             .stop = &stop_signal(),
@@ -142,7 +142,7 @@ class TuneSession {
 
   fs::path state_file() const { return folder_ / "tuning.json"; }
 
-  /// Of the tuning that was begun in this folder. Throws UserError.
+  /// The tuning that was begun in this folder. Throws UserError.
   Tuning begun() const try {
     const Json state = parse_json(read_file(state_file(), ExitCode::data));
     if (state.at("recipe") != recipe_yaml(recipe_) || state.at("goal") != word_of(goal_))

@@ -9,7 +9,7 @@
 namespace trainopt::starter {
 
 struct Torch {
-  std::filesystem::path folder;  ///< of the Python package torch
+  std::filesystem::path folder;  ///< folder of the Python package torch
   std::string version;           ///< 2.11.0+cu130
   std::string cuda;              ///< 13.0; empty: built for the CPU only, or for GPUs of another maker
 };

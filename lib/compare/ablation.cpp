@@ -67,7 +67,7 @@ void add_costs(SwitchRow& row, const Costs& alone, const Comparison& c) {
   row.one_off_s = mean(alone.start_s, in_stack.start_s);
   row.memory_mib = mean(alone.memory_mib, in_stack.memory_mib);
   const double saved_s = static_cast<double>(c.a.facts.step_samples) *
-                         (1 / c.b.samples_per_s - 1 / c.a.samples_per_s);  // per step of the full stack
+                         (1 / c.b.samples_per_s - 1 / c.a.samples_per_s);  // seconds per step of the full stack
   if (row.one_off_s && row.in_stack.verdict == Verdict::pays && saved_s > 0)
     row.break_even_step = *row.one_off_s <= 0 ? 0 : static_cast<int64_t>(std::ceil(*row.one_off_s / saved_s));
 }
@@ -203,7 +203,7 @@ class AblationCells {
   const SwitchSet& all_;
   std::vector<Ceiling> ceilings_;
   AblationBench bench_;
-  std::vector<SwitchRow*> rows_;  ///< of switches that have an effect here
+  std::vector<SwitchRow*> rows_;  ///< rows of switches that have an effect here
   size_t cells_left_ = 0;
   std::map<std::string, Costs> alone_costs_;
   std::map<std::string, Comparison> in_stack_costs_;

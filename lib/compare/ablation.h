@@ -21,7 +21,7 @@ struct Gain {
   Verdict verdict = Verdict::inconclusive;
   int64_t blocks = 0;
   CellPairs pairs;            ///< the log ratio of each pair of processes; empty if the arms share a process
-  double standard_error = 0;  ///< of the logarithm of the ratio; 0: unknown
+  double standard_error = 0;  ///< standard error of the ratio's logarithm; 0: unknown
   std::string reason;         ///< why it was not measured: refused, out of memory, no time left
 
   Gain inverse() const;
@@ -35,7 +35,7 @@ inline constexpr const char* kRankLost = "a rank failed before";
 struct Interaction {
   std::string with;
   double ratio = 1;  ///< gain of both, divided by the product of their gains alone; above 1: they help each other
-  std::optional<Interval> interval;  ///< from the intervals of the three gains
+  std::optional<Interval> interval;  ///< computed from the intervals of the three gains
 };
 
 /// A factor of an ablation's total gain.
@@ -56,18 +56,18 @@ struct SwitchRow {
   std::vector<std::string> needs;  ///< switches that had to be on with it (alone), or off with it (in the stack)
   Gain alone, in_stack;
   std::optional<Interaction> interaction;  ///< the strongest that was measured
-  std::optional<Share> share;              ///< of the total (attribution.h); null: not both gains were measured
-  std::optional<double> one_off_s;         ///< extra time to the first step with it: mean difference over pairs
-  std::optional<int64_t> break_even_step;  ///< after which the one-off cost is recovered; null: never, or unknown
+  std::optional<Share> share;       ///< its share of the total (attribution.h); null: not both gains were measured
+  std::optional<double> one_off_s;  ///< extra time to the first step with it: mean difference over pairs
+  std::optional<int64_t> break_even_step;  ///< step after which the one-off cost is recovered; null: never, or unknown
   std::optional<double> memory_mib;        ///< extra peak memory of the process with it: mean difference over pairs
   std::optional<bool> numbers_agree;       ///< alone against plain; null: not comparable
   std::string numbers;                     ///< what differs
-  Json receipt;                            ///< of the full stack: {requested, observed, effective, reason}
+  Json receipt;                            ///< what the full stack showed: {requested, observed, effective, reason}
 };
 
 struct CeilingRow {
   Ceiling without;
-  Gain gain;  ///< of the job without this cost, relative to the job
+  Gain gain;  ///< gain of the job without this cost, relative to the job
 };
 
 struct Ablation {
@@ -79,8 +79,8 @@ struct Ablation {
   std::vector<CeilingRow> ceilings;
   std::vector<PairCell> pairs;
   std::optional<double> pair_sd;          ///< standard deviation of one pair's log ratio; null: unknown
-  std::optional<int64_t> pairs_needed;    ///< per cell, to decide about min_effect everywhere
-  std::optional<double> budget_needed_s;  ///< for that many pairs
+  std::optional<int64_t> pairs_needed;    ///< pairs per cell that decide about min_effect everywhere
+  std::optional<double> budget_needed_s;  ///< time for that many pairs
   std::optional<Share> rest;              ///< the total divided by the product of the shares
   double plain_samples_per_s = 0, full_samples_per_s = 0;
   std::optional<double> price_per_hour;  ///< bench.price_per_hour
@@ -89,9 +89,9 @@ struct Ablation {
 };
 
 struct AblationRequest {
-  Sources sources;               ///< of the recipe with everything on
-  int64_t ranks = 1;             ///< of the job
-  std::filesystem::path folder;  ///< for the arms, each of which has a process of its own
+  Sources sources;               ///< the recipe with everything on
+  int64_t ranks = 1;             ///< the job's ranks
+  std::filesystem::path folder;  ///< folder for the arms, each of which has a process of its own
   CompareOptions options;
   Clock::time_point until;
 };
@@ -147,8 +147,8 @@ class AblationBench {
   SwitchSet all_;
   ArmFactory& factory_;
   const Observer& observer_;
-  Observer quiet_;  ///< for the comparison within a cell: stops together with observer_, reports nothing
-  std::map<Yardstick, Baseline> twins_;  ///< without A; every cell with the plain job uses their first steps
+  Observer quiet_;  ///< observes the comparison within a cell: stops together with observer_, reports nothing
+  std::map<Yardstick, Baseline> twins_;  ///< twins without A; every cell with the plain job uses their first steps
   int arms_ = 0;
 };
 

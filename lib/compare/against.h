@@ -11,18 +11,18 @@ namespace trainopt {
 struct Against {
   StoredArm stored;   ///< A
   Sampling sampling;  ///< B: a set is a process
-  Json recipe;        ///< of B
+  Json recipe;        ///< B's recipe
   double level = 0.95, min_effect = 0.01;
-  std::vector<Difference> differences;  ///< of environment, plan and recipe
+  std::vector<Difference> differences;  ///< differences in environment, plan and recipe
 
   // Computed by judge_against()
   ArmResult arm;                     ///< B
-  double ratio = 1;                  ///< of B's throughput to A's: geometric means over processes
-  std::optional<Interval> interval;  ///< of the ratio, by Welch's t over processes; null: too few
+  double ratio = 1;                  ///< B's throughput divided by A's: geometric means over processes
+  std::optional<Interval> interval;  ///< the ratio's, by Welch's t over processes; null: too few
   Verdict verdict = Verdict::inconclusive;
   std::string no_verdict;                   ///< why nothing can be decided, whatever the interval; empty: it can
-  std::optional<double> half_width;         ///< of the interval, as a share of the ratio
-  std::optional<double> paired_half_width;  ///< that as many pairs like the stored ones would give; null: not known
+  std::optional<double> half_width;         ///< half the interval's width, as a share of the ratio
+  std::optional<double> paired_half_width;  ///< half-width of as many pairs like the stored ones; null: not known
   std::vector<std::string> warnings;
 
   int64_t processes() const { return sampling.rounds.empty() ? 0 : sampling.rounds.back().set + 1; }

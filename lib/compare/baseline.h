@@ -21,10 +21,10 @@ struct CompareOptions {
   std::optional<double> precision;  ///< continue until both ends of the interval are this close to the ratio
   std::optional<double> boundary;   ///< continue until every interval against the first arm excludes it
   std::optional<int64_t> repeats;   ///< take exactly this many blocks, or pairs of processes, decided or not
-  int64_t warmup_steps = 10;        ///< of each arm, not measured
-  int64_t noise_blocks = 8;         ///< of A against its twin, before B; 0: the twin only provides tolerances
+  int64_t warmup_steps = 10;        ///< each arm's first steps, not measured
+  int64_t noise_blocks = 8;         ///< blocks of A against its twin, before B; 0: the twin only provides tolerances
   double turn_s = 0.25;             ///< minimum duration of a turn, which has at least one step
-  uint64_t seed = 0;                ///< of the coin tosses
+  uint64_t seed = 0;                ///< seeds the coin tosses
 };
 
 struct Comparison;
@@ -34,7 +34,7 @@ struct Observer {
   const std::atomic<int>* stop = nullptr;                                      ///< nonzero: stop and keep the results
   /// The result so far, from time to time: what is left if the process is killed.
   std::function<void(const Comparison&)> keep = [](const Comparison&) {};
-  Explain explain = explain_plainly;  ///< of a failure after the first block
+  Explain explain = explain_plainly;  ///< explains a failure after the first block
 
   bool stopped() const { return stop && *stop != 0; }
 };
@@ -52,7 +52,7 @@ struct WarmArm {
   std::string name;
   std::shared_ptr<Arm> arm;
   Turn first_steps;
-  int64_t step_samples = 0;  ///< of a full step
+  int64_t step_samples = 0;  ///< samples in a full step
   int64_t period = 1;        ///< a turn takes a multiple of so many steps
 };
 WarmArm warm_up(std::string name, std::shared_ptr<Arm> arm, const CompareOptions& options);

@@ -13,10 +13,10 @@ namespace trainopt {
 /// Writes result.json, report.md, turns.csv and environment.json into `folder`, where the arms have already written a/
 /// and b/ with recipe.yaml and records. environment.json includes the hash (XXH3, 128 bits) of the program.
 void write_bundle(const std::filesystem::path& folder, const Comparison& comparison, const ProgramVersion& version);
-/// The same for several arms, which have written arm-1/, arm-2/, …
+/// Writes the files of several arms, which have written arm-1/, arm-2/, …
 void write_bundle(const std::filesystem::path& folder, const Rotation& rotation, const ProgramVersion& version);
 
-/// The same for a measurement held against a stored one, whose arm has written b/.
+/// Writes the files of a measurement held against a stored one, whose arm has written b/.
 void write_bundle(const std::filesystem::path& folder, const Against& against, const ProgramVersion& version);
 
 /// Reads it back; the verdict is recomputed from the turns. Throws UserError(data) naming the file.

@@ -15,10 +15,10 @@ struct ArmResult {
   std::string name;
   ArmFacts facts;
   Json recipe;                                  ///< the effective one; null: an earlier version did not store it
-  double samples_per_s = 0, data_wait_pct = 0;  ///< over the measured blocks
-  std::optional<double> tokens_per_s;           ///< the same; null for images
+  double samples_per_s = 0, data_wait_pct = 0;  ///< means over the measured blocks
+  std::optional<double> tokens_per_s;           ///< mean over the measured blocks; null for images
   std::optional<double> step_ms_p50;
-  PhaseSums phases;  ///< over the measured blocks; with several ranks, rank 0's
+  PhaseSums phases;  ///< sums over the measured blocks; with several ranks, rank 0's
 };
 
 /// What a million samples cost at the arm's throughput; nullopt unless its recipe has bench.price_per_hour.
@@ -33,19 +33,19 @@ struct CarryOver {
 
 struct Comparison {
   Verdict verdict = Verdict::inconclusive;
-  double ratio = 1;                  ///< of B's throughput to A's (Block::work()), from total times
-  std::optional<Interval> interval;  ///< of the ratio, valid whenever sampling might have ended; null: too few blocks
-  std::optional<Interval> typical;   ///< of the ratio in a typical block, hardly affected by slow turns
+  double ratio = 1;                     ///< B's throughput divided by A's (Block::work()), from total times
+  std::optional<Interval> interval;     ///< the ratio's, valid whenever sampling might have ended; null: too few blocks
+  std::optional<Interval> typical;      ///< the ratio's in a typical block, hardly affected by slow turns
   std::optional<CarryOver> carry_over;  ///< null: too few blocks
   double level = 0.95, min_effect = 0.01;
   double longest_stall = 9;  ///< longest stall, in turns, that must not go undetected before sampling ends
-  uint64_t seed = 0;         ///< of the coin tosses
+  uint64_t seed = 0;         ///< seeds the coin tosses
   std::vector<Block> blocks;
   std::optional<NoiseFloor> noise;   ///< null in pairs of processes, which show their own variation
   std::optional<Numerics> numerics;  ///< null if not requested
   ArmResult a, b;
   bool own_processes = false;  ///< if true, a measurement is a pair of processes, not a block
-  double seconds = 0;          ///< of the whole comparison
+  double seconds = 0;          ///< duration of the whole comparison
   std::string
       ended;  ///< why sampling ended: decided, precision, budget, repeats, stopped, failed; unfinished: it has not
   std::string failure;  ///< the arm's message, if sampling ended because an arm failed

@@ -25,8 +25,8 @@ FinishedRun read_finished_run(const std::filesystem::path& run_dir);
 
 struct RunsComparison {
   std::array<FinishedRun, 2> runs;   ///< A and B
-  double ratio = 1;                  ///< of B's throughput to A's. No verdict, because it includes other changes
-  std::optional<Interval> interval;  ///< from the variation of the steps alone; null: too few steps
+  double ratio = 1;                  ///< B's throughput divided by A's. No verdict, because it includes other changes
+  std::optional<Interval> interval;  ///< the ratio's, from the variation of the steps alone; null: too few steps
   double level = 0.95;
 };
 RunsComparison compare_runs(FinishedRun a, FinishedRun b, double level);

@@ -22,7 +22,7 @@ struct GateRule {
   std::optional<double> boundary() const;
 };
 
-/// From "costs", "costs:3%" (or costs:0.03), "inconclusive" and "numbers", separated by commas. Throws UserError.
+/// Parses "costs", "costs:3%" (or costs:0.03), "inconclusive" and "numbers", separated by commas. Throws UserError.
 GateRule parse_gate(const std::string& list);
 
 enum class NumbersSeen { agree, disagree, not_comparable, not_compared };
@@ -31,7 +31,7 @@ enum class NumbersSeen { agree, disagree, not_comparable, not_compared };
 struct GateEvidence {
   std::string arm = "B", first = "A";  ///< the arm that is judged, and the one it is held against
   Verdict verdict = Verdict::inconclusive;
-  std::optional<Interval> interval;  ///< of the ratio of the arm's throughput to the first's
+  std::optional<Interval> interval;  ///< interval of the ratio of the arm's throughput to the first's
   NumbersSeen numbers = NumbersSeen::not_compared;
   std::string disagreement;  ///< the first, if the numbers disagree
   std::string to_decide;     ///< what would decide it: "a --budget of about 12m would decide". Empty: not known

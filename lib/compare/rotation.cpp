@@ -31,7 +31,7 @@ std::vector<double> middle_changes(const std::vector<Round>& rounds, PairOfArms 
   return differences;
 }
 
-/// With turns, which judge() removes when all is computed from them.
+/// The pair's comparison with turns, which judge() removes when all is computed from them.
 Comparison comparison_in(const Rotation& r, PairOfArms pair, const SequentialVerdict& verdict) {
   CompareOptions options = options_of(r);
   options.level = pair_level(r.level, r.arms.size());
@@ -62,7 +62,7 @@ bool agree_on_intervals(Rotation& r) {
   return consistent;
 }
 
-/// Of arm `one` relative to `other`.
+/// The verdict on arm `one` relative to `other`.
 Verdict verdict_of(const Rotation& r, size_t one, size_t other) {
   if (other < one) return r.pair(other, one).verdict;
   const Verdict reversed = r.pair(one, other).verdict;

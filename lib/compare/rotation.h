@@ -25,12 +25,12 @@ struct Fastest {
 
 struct Rotation {
   std::string job, key;  ///< what the arms have in common, as the user named it; what they differ in
-  double level = 0.95;   ///< of all conclusions together
+  double level = 0.95;   ///< level of all conclusions together
   double min_effect = 0.01;
-  uint64_t seed = 0;  ///< of the order of the turns
+  uint64_t seed = 0;  ///< seeds the order of the turns
   Sampling sampling;
-  std::optional<NoiseFloor> noise;                ///< of the first arm; null in sets of processes
-  std::vector<std::optional<Numerics>> numerics;  ///< of each arm beside the first one, which has none
+  std::optional<NoiseFloor> noise;                ///< the first arm's noise floor; null in sets of processes
+  std::vector<std::optional<Numerics>> numerics;  ///< each arm's agreement with the first one, which has none
 
   // Computed by judge().
   std::vector<ArmResult> arms;    ///< in the order given
@@ -38,15 +38,15 @@ struct Rotation {
   Fastest fastest;
   std::vector<std::string> warnings;
 
-  int64_t turns() const { return 2 * static_cast<int64_t>(sampling.rounds.size()); }  ///< of each arm
+  int64_t turns() const { return 2 * static_cast<int64_t>(sampling.rounds.size()); }  ///< turns of each arm
   int64_t sets() const { return sampling.rounds.empty() ? 0 : sampling.rounds.back().set + 1; }
-  /// Of arms `a` < `b`.
+  /// The comparison of arms `a` < `b`.
   const Comparison& pair(size_t a, size_t b) const;
 };
 
 /// Computes all results from the rounds, by the rule that applied during sampling.
 void judge(Rotation& rotation);
-/// The same from the verdicts of these rounds.
+/// Computes all results from the verdicts of these rounds.
 void judge(Rotation& rotation, const PairVerdicts& verdicts);
 
 struct ArmsToRotate {

@@ -38,7 +38,7 @@ void warn_of_unused_profiler(std::span<const Recipe> recipes) {
 }
 
 void refuse_profiler_alone(std::span<const Recipe> recipes) {
-  std::map<std::string, std::string> profiler_of;  // by the rest of the recipe
+  std::map<std::string, std::string> profiler_of;  // keyed by the rest of the recipe
   for (Recipe rest : recipes) {
     const std::string profiler =
         (rest.profiler.on ? json_text(to_json(rest.profiler.options)) : "") + json_text(to_json(rest.debug));
@@ -130,7 +130,7 @@ int run_measurement(const Launch& launch, const MeasureJob& job, const Environme
     const auto end = member->end_of(error);
     if (of_rank)
       report_end(end, *member);
-    else  // of the measurement, which rank 0 conducts
+    else  // rank 0 conducts the measurement, which failed
       print_error(end.message);
     member->exit_without_other_ranks(static_cast<int>(end.code));
   }

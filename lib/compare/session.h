@@ -38,7 +38,7 @@ ArmSite site_of(JobMember& member, const Machine& machine, const Environment& en
 /// What a failure on this rank means; the others hear of it.
 Failure failure_of(JobMember& member, const std::exception& error);
 
-/// The same for ranks that are connected already and have `machine`. Throws on failure.
+/// Runs the measurement on ranks that are connected already and have `machine`. Throws on failure.
 int measure_with(JobMember& member, const Machine& machine, const Environment& environment, const Measure& measure);
 
 }  // namespace trainopt

@@ -53,7 +53,7 @@ std::vector<Difference> flat_differences(const Json& then, const Json& now, cons
   return all;
 }
 
-/// Of one arm, over blocks.
+/// One arm's seconds per sample, over blocks.
 double seconds_per_sample(std::span<const Block> blocks, bool of_a) {
   double seconds = 0, samples = 0;
   for (const Block& block : blocks) {
@@ -162,7 +162,7 @@ std::vector<Difference> environment_differences(const Json& then, const Json& no
            std::any_of(facts.begin(), facts.end(), [&](const char* fact) { return key.ends_with(fact); });
   };
   auto all = flat_differences(then, now, [&](const std::string& key) {
-    if (key == "cpu.threads") return false;  // of the comparison itself, not of the arm
+    if (key == "cpu.threads") return false;  // a fact of the comparison itself, not of the arm
     return is_in_any(key, {"trainopt", "commit", "libtorch", "cuda", "cudnn", "nccl", "cpu", "memory_mib", "driver",
                            "kernel", "distribution"}) ||
            is_gpus(key, {".name", ".uuid", ".memory_mib"});

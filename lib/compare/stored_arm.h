@@ -18,9 +18,9 @@ struct Pairing {
 
 struct StoredArm {
   std::string file, arm, name;                    ///< the file as given; "A" or "B" in it; the recipe as it was named
-  double samples_per_s = 0;                       ///< over all processes
+  double samples_per_s = 0;                       ///< throughput over all processes
   bool own_processes = false;                     ///< false: both arms shared one process, which is one measurement
-  std::vector<double> seconds_per_sample;         ///< of each process
+  std::vector<double> seconds_per_sample;         ///< one value for each process
   std::optional<Pairing> pairing;                 ///< null: fewer than two pairs
   Json recipe = {}, plan = {}, environment = {};  ///< null: not stored
 };

@@ -60,7 +60,7 @@ struct UntilResult {
   int64_t reached(size_t arm) const {
     return std::count_if(pairs.begin(), pairs.end(), [&](const UntilPair& p) { return p.runs[arm].time.reached; });
   }
-  /// Of the runs of an arm that arrived; nullopt if none did, or none has the number.
+  /// The median over the runs of an arm that arrived; nullopt if none did, or none has the number.
   template <class Number>
   std::optional<double> median(size_t arm, Number number_of) const {
     std::vector<double> values;
@@ -108,12 +108,12 @@ struct UntilParts {
   double level = 0.95;
 };
 
-/// Every part of the recipe's training that changes the mathematics and can be left out, without pairs. Throws UserError
-/// if there is none, and for a mistake in the arguments.
+/// Every part of the recipe's training that changes the mathematics and can be left out, without pairs. Throws
+/// UserError if there is none, and for a mistake in the arguments.
 UntilParts prepare_until_parts(const Recipe& recipe, int64_t seeds, double level, double min_effect);
 
-/// As run_until(): the whole recipe and the recipe without each part, with the same seeds. Each seed begins with another
-/// of them.
+/// As run_until(): the whole recipe and the recipe without each part, with the same seeds. Each seed begins with
+/// another of them.
 void run_until_parts(UntilParts& parts, int64_t seeds, const std::filesystem::path& folder, const Observer& observer,
                      const KeepUntil<UntilParts>& keep);
 

@@ -79,9 +79,9 @@ class AnomalyWatch : public OperationListener {
   OpenLabels labels_;
   int64_t step_ = 0;
   bool expects_overflow_ = false;
-  std::map<int64_t, std::map<Stage, std::string>> findings_;  ///< by step: the first of each stage
-  std::map<NodeId, ForwardOperation> forward_;                ///< of the running micro-batch
-  std::map<uint64_t, std::vector<OpenNode>> nodes_;           ///< by thread
+  std::map<int64_t, std::map<Stage, std::string>> findings_;  ///< findings by step: the first of each stage
+  std::map<NodeId, ForwardOperation> forward_;                ///< operations of the running micro-batch
+  std::map<uint64_t, std::vector<OpenNode>> nodes_;           ///< open nodes by thread
   std::vector<std::string> own_operations_;                   ///< this project's own since the last unit
   std::string failed_;
 };

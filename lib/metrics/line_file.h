@@ -40,7 +40,7 @@ class LineFile {
   File file_;
   bool was_empty_;
   std::string buffer_;
-  std::vector<size_t> ends_;  ///< of the lines in buffer_
+  std::vector<size_t> ends_;  ///< where the lines in buffer_ end
   Clock::time_point flushed_at_ = Clock::now();
   int64_t dropped_ = 0;
 };

@@ -20,7 +20,7 @@ namespace trainopt {
 /// must not be empty and is reordered.
 double percentile(std::vector<double>& values, double q);
 
-/// In the currency of `price_per_hour`.
+/// The price is in the currency of `price_per_hour`.
 double price_of_a_million_samples(double price_per_hour, double samples_per_s);
 
 /// A switch's row in the table at the end of a run.
@@ -34,7 +34,7 @@ std::string slowdown_text(double slowdown_pct);
 
 class Summary {
  public:
-  static constexpr double kLevel = 0.95;  ///< of the throughput's interval
+  static constexpr double kLevel = 0.95;  ///< level of the throughput's interval
 
   /// Excludes the first `warmup_steps` from the statistics, or half of all steps if there are fewer than twice as many.
   explicit Summary(int64_t warmup_steps);
@@ -43,13 +43,13 @@ class Summary {
   void add(const StepRecord& row);
   /// Seconds from the start of the process to the end of its first step.
   void set_time_to_first_step(double seconds) { time_to_first_step_s_ = seconds; }
-  /// From libtorch's allocator or the kernel, which also see peaks between steps. Without it, the largest value of the
-  /// rows is used.
+  /// Peak memory from libtorch's allocator or the kernel, which also see peaks between steps. Without it, the largest
+  /// value of the rows is used.
   void set_peak_memory(double mib) { peak_memory_mib_ = mib; }
 
   /// What the rows' energy_j includes.
   void set_energy_source(std::optional<EnergySource> source) { energy_source_ = std::move(source); }
-  /// With several ranks: the rows' energy_j is that of all of them. Otherwise no samples per joule are computed.
+  /// Whether, with several ranks, the rows' energy_j is that of all. Otherwise no samples per joule are computed.
   void set_energy_of_all_ranks(bool all) { energy_of_all_ranks_ = all; }
   /// What an hour of the machines costs, in any currency.
   void set_price_per_hour(std::optional<double> price) { price_per_hour_ = price; }
@@ -81,7 +81,7 @@ class Summary {
   const std::optional<double>& memory_peak_pct() const { return memory_peak_pct_; }
   /// nullopt if no step was measured.
   std::optional<StepTimes> step_times() const;
-  /// For the console: several lines, the last without a newline; warnings come last.
+  /// The console's table: several lines, the last without a newline; warnings come last.
   std::string table(const std::vector<SwitchLine>& switches) const;
 
  private:
@@ -120,10 +120,10 @@ class Summary {
 
   int64_t warmup_steps_, steps_ = 0;
   int64_t profiled_steps_ = 0, recorded_steps_ = 0;  ///< the latter without the profiler's warm-up
-  double recorded_ms_ = 0;                           ///< of recorded_steps_
+  double recorded_ms_ = 0;                           ///< time of recorded_steps_
   std::vector<StepRecord> head_;  ///< the first 2·warmup_steps rows; which of them count is known only later
-  std::vector<std::optional<Piece>> head_pieces_;  ///< of head_
-  std::vector<double> rank_ms_;                    ///< by rank: sum of its step times so far
+  std::vector<std::optional<Piece>> head_pieces_;  ///< pieces of head_
+  std::vector<double> rank_ms_;                    ///< each rank's sum of step times so far
   Sums later_;
   MemoryTrend memory_trend_;
   StepSeries later_series_;

@@ -11,7 +11,7 @@ namespace trainopt {
 /// How training with an optimization compares with plain training from the same seed.
 enum class Exactness {
   same_bits,  ///< losses and weights are bit-identical
-  same_math,  ///< the same formulas, rounded differently: each loss agrees within Info::tolerance
+  same_math,  ///< equal formulas, rounded differently: each loss agrees within Info::tolerance
   new_math    ///< training changes on purpose; the optimization's own tests judge it
 };
 

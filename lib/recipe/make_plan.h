@@ -27,7 +27,7 @@ struct UnusedSwitch {
   std::string change;  ///< "optimizations.<name>=true"
   std::string text;    ///< what the plan would say of it
 };
-/// Those of the section `optimizations` whose exactness is not `new_math`. `plan` is the recipe's.
+/// The unused switches of the section `optimizations`, without those of exactness `new_math`. `plan` is the recipe's.
 std::vector<UnusedSwitch> unused_switches(const Recipe& recipe, const Plan& plan);
 
 /// Names of the switches with exactness `new_math` that are on.

@@ -20,7 +20,7 @@ MemoryForecast make_memory_forecast(const Recipe& recipe, const Plan& plan);
 /// among the ranks. Each contradicts nothing in the recipe and changes it; most of them save nothing.
 std::vector<Words> memory_switches(const Recipe& recipe, const Plan& plan);
 
-/// The same global batch in `pieces` times as many micro-batches; empty if that does not divide the batch, or would
+/// Keeps the global batch, in `pieces` times as many micro-batches; empty if that does not divide the batch, or would
 /// leave batch-norm with one sample.
 Words in_more_micro_batches(const Recipe& recipe, const Plan& plan, int64_t pieces);
 

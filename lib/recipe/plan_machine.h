@@ -36,7 +36,7 @@ PeakSpeed peak_of(const Plan& plan, const std::optional<Roofline>& measured);
 
 /// A table: what each sharding strategy would send and hold. Only with several ranks.
 std::string sharding_text(const Plan& plan);
-/// The same numbers; empty with one rank.
+/// The numbers of sharding_text(); empty with one rank.
 Json sharding_json(const Plan& plan);
 /// What parallel.check_replicas_every does here.
 std::string replicas_text(const Plan& plan);

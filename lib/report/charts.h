@@ -28,7 +28,7 @@ struct Mark {
 struct LineChart {
   std::string key;      ///< unique in the page: "loss", "throughput"
   std::string title;    ///< "Loss"
-  std::string unit;     ///< of the vertical axis: "ms"; empty if dimensionless
+  std::string unit;     ///< unit of the vertical axis: "ms"; empty if dimensionless
   std::string x_title;  ///< "step" or "s"
   std::vector<Series> series;
   std::vector<Mark> marks;
@@ -75,7 +75,7 @@ struct Forest {
     double ratio;
     std::optional<std::pair<double, double>> interval;
     Verdict verdict;
-    std::string text;  ///< at the right: "1.31× (1.28–1.34)"
+    std::string text;  ///< shown at the right: "1.31× (1.28–1.34)"
   };
   std::string key, title;
   std::string faster, slower;  ///< the two ends of the axis in words: "faster than the baseline"
@@ -88,7 +88,7 @@ struct Waterfall {
   struct Row {
     std::string name;
     double factor;
-    std::optional<std::pair<double, double>> interval;  ///< of the factor
+    std::optional<std::pair<double, double>> interval;  ///< the factor's interval
     std::string text;
   };
   std::string key, title, unit;

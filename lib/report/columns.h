@@ -28,7 +28,7 @@ class Columns {
   /// The last may cover fewer values than the others.
   std::vector<Column> columns() const;
   bool empty() const { return columns_.empty() && open_.count == 0; }
-  int64_t count() const { return count_; }  ///< of finite values
+  int64_t count() const { return count_; }  ///< finite values
   int64_t not_finite() const { return not_finite_; }
 
  private:

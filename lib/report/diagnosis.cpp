@@ -10,7 +10,7 @@
 namespace trainopt::report {
 namespace {
 
-constexpr size_t kMostChanges = 3;   // of those that would help
+constexpr size_t kMostChanges = 3;   // most changes shown of those that would help
 constexpr double kBusyMachine = 10;  // % of the cores taken by other programs
 
 std::optional<double> number(const Json& json, std::string_view path) {
@@ -24,7 +24,7 @@ const Json& list_at(const Json& json, std::string_view path) {
   return value.is_array() ? value : kNone;
 }
 
-/// For a shell.
+/// The text quoted for a shell.
 std::string quoted(const std::string& text) {
   if (text.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./=,:+@%") == text.npos)
     return text;

@@ -12,7 +12,7 @@ namespace trainopt::report {
 struct Limit {
   std::string sentence;
   std::string evidence;             ///< may be empty
-  std::optional<double> share_pct;  ///< of the training's time; null: nothing stands out
+  std::optional<double> share_pct;  ///< share of the training's time; null: nothing stands out
   struct Part {
     std::string name;
     double share_pct;
@@ -25,7 +25,7 @@ std::optional<Limit> limit_of(const RunFolder& run);
 struct Advice {
   std::string what;      ///< "load with more threads"
   std::string evidence;  ///< the numbers behind it
-  std::string command;   ///< to try or measure it; may be empty
+  std::string command;   ///< tries or measures it; may be empty
 };
 /// Commands name the run's recipe.yaml and start as many ranks as the run had.
 std::vector<Advice> advice_for(const RunFolder& run);

@@ -28,7 +28,7 @@ class Figures {
   Html text(std::string_view path) const;
   /// number(), but empty if there is none: a row that a fact_table() leaves out.
   Html known(std::string_view path, NumberText in_words) const;
-  Html known_text(std::string_view path) const;  ///< the same for text()
+  Html known_text(std::string_view path) const;  ///< text(), but empty if there is none
   /// The value in these words.
   Html worded(std::string_view path, std::string_view words) const;
   /// "low … high" with a figure for each end; empty if the interval is null.

@@ -12,9 +12,9 @@ namespace trainopt::report {
 
 /// Where on a page a run stands: alone, or one of several.
 struct Place {
-  std::string keys;     ///< before each data-key: "" or "2."
-  std::string ids;      ///< before each id: "" or "run2-"
-  std::string heading;  ///< before each title: "" or "baseline: "
+  std::string keys;     ///< put before each data-key: "" or "2."
+  std::string ids;      ///< put before each id: "" or "run2-"
+  std::string heading;  ///< put before each title: "" or "baseline: "
 };
 
 Section throughput_section(const RunFolder& run, const Place& place);
@@ -53,11 +53,11 @@ Html notes(const std::vector<std::string>& notes, const std::string& from = {});
 
 std::vector<Section> result_sections(const ResultFolder& folder, const Place& place);
 
-/// Of an ablation.
+/// The headline and sections of an ablation.
 Html ablation_headline(const ResultFolder& folder, const Place& place);
 std::vector<Section> ablation_sections(const ResultFolder& folder, const Place& place);
 
-/// Of `find lr`.
+/// The headline and chart of `find lr`.
 Html rate_range_headline(const Figures& result);
 Html rate_range_chart(const Figures& result, const Place& place);
 
@@ -86,7 +86,7 @@ Html numbers_facts(const Figures& numerics);
 struct NamedRun {
   const RunFolder* run;
   std::string name;                        ///< unique on the page
-  std::string keys;                        ///< before each data-key: "2."
+  std::string keys;                        ///< put before each data-key: "2."
   const Json* against_previous = nullptr;  ///< the comparison with the run before; null: none
 };
 
@@ -101,12 +101,12 @@ std::vector<Section> side_by_side(const std::vector<NamedRun>& runs, bool agains
 
 /// One item of such a list: a receipt whose figure `observed` says what was seen.
 Html switch_item(const Figures& receipt, std::string_view name, const char* observed);
-/// From receipts as in summary.json.
+/// The list of receipts as in summary.json.
 Html switch_list(const Figures& receipts);
 
 // The machine and versions behind a result.
 
-/// From environment.json; empty if it is not there.
+/// The facts in environment.json; empty if it is not there.
 Html environment_facts(const Figures& environment);
 
 }  // namespace trainopt::report

@@ -20,7 +20,7 @@ class StepRecords {
 
   void add(const NumberLine& line);
 
-  /// By step.
+  /// The metric's values by step.
   const Columns& of(Metric metric) const { return metrics_[static_cast<size_t>(metric)]; }
   /// Part of step_ms outside the loader, the forward and backward passes and the update. Empty if these are not
   /// measured.
@@ -41,9 +41,9 @@ class StepRecords {
   std::function<bool(int64_t)> measured_;
   std::vector<Columns> metrics_;
   std::array<std::optional<double>, kMetricCount> last_;
-  std::array<double, kMetricCount> sums_{};  ///< over measured steps, finite values only
+  std::array<double, kMetricCount> sums_{};  ///< sums over measured steps, finite values only
   std::array<int64_t, kMetricCount> counts_{};
-  std::array<size_t, kMetricCount> places_;  ///< of each metric in a line
+  std::array<size_t, kMetricCount> places_;  ///< each metric's place in a line
   size_t names_seen_ = 0;
   Columns rest_ms_;
   TimeHistogram step_times_;

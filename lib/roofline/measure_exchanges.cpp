@@ -13,7 +13,7 @@ namespace trainopt {
 namespace {
 
 constexpr int kExchangeMeasurements = 5;
-constexpr double kSecondsEach = 0.05;  // of a measurement
+constexpr double kSecondsEach = 0.05;  // duration of each measurement
 
 class Exchanges {
  public:

@@ -13,7 +13,7 @@
 
 namespace trainopt {
 
-/// Of this machine and these libraries. `program`: this program's version.
+/// The key of this machine and these libraries. `program`: this program's version.
 RooflineKey roofline_key(c10::Device device, const std::string& program);
 
 struct MeasureMachine {

@@ -22,10 +22,9 @@ struct ProductTime {
 struct ModelProduct {
   std::string operation;  ///< "convolution", "linear", "attention"
   std::string shape;      ///< "32 × 64 × 56 × 56, 3 × 3 to 64 channels"
-  int64_t calls = 0;      ///< in one forward pass
-  double flops =
-      0;  ///< of the forward of one call; 2 × multiply-adds, causal attention in full as usual. Backward: twice
-  std::map<std::string, ProductTime> times;  ///< by element type: "float32", "bfloat16"
+  int64_t calls = 0;      ///< calls in one forward pass
+  double flops = 0;  ///< one call's forward; 2 × multiply-adds, causal attention in full as usual. Backward: twice
+  std::map<std::string, ProductTime> times;  ///< times by element type: "float32", "bfloat16"
 };
 
 struct MeasureProducts {
@@ -33,7 +32,7 @@ struct MeasureProducts {
   int64_t batch = 1;
   c10::MemoryFormat memory_format = c10::MemoryFormat::Contiguous;
   std::vector<c10::ScalarType> types{c10::ScalarType::Float, c10::ScalarType::BFloat16};
-  double seconds = 0.3;                    ///< of each shape and type
+  double seconds = 0.3;                    ///< time for each shape and type
   const std::atomic<int>* stop = nullptr;  ///< once it is a signal's number, no further shape is measured
 };
 

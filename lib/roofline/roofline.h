@@ -31,9 +31,9 @@ struct ProductPeak {
 /// An exchange between all ranks of a job.
 struct ExchangePeak {
   std::string collective;  ///< one of kCollectiveNames (comm/communicator.h)
-  int64_t bytes = 0;       ///< of the full tensor
+  int64_t bytes = 0;       ///< the full tensor's bytes
   double seconds = 0;
-  double sent_bytes_per_s = 0;  ///< by each rank: the bus bandwidth of nccl-tests
+  double sent_bytes_per_s = 0;  ///< bytes sent by each rank: the bus bandwidth of nccl-tests
 };
 
 /// The products of float32 whose factors are rounded to TF32.
@@ -41,19 +41,19 @@ inline constexpr const char* kRoundedFloat32 = "TF32";
 
 struct Roofline {
   RooflineKey key;
-  std::map<std::string, ProductPeak> products;      ///< by element type: "float32", "TF32", "bfloat16", "float16"
+  std::map<std::string, ProductPeak> products;      ///< peaks by element type: "float32", "TF32", "bfloat16", "float16"
   std::map<std::string, std::string> no_products;   ///< types that were not measured, and why
   std::optional<double> memory_bytes_per_s;         ///< a copy in the device's memory; bytes read and bytes written
-  std::optional<double> pageable_copy_bytes_per_s;  ///< from host to device; null on a CPU
-  std::optional<double> pinned_copy_bytes_per_s;    ///< the same from page-locked memory
+  std::optional<double> pageable_copy_bytes_per_s;  ///< a copy from host to device; null on a CPU
+  std::optional<double> pinned_copy_bytes_per_s;    ///< a copy from page-locked memory to device; null on a CPU
   std::optional<double> disk_read_bytes_per_s;      ///< one file, sequentially, not from the page cache
   std::optional<double> disk_write_bytes_per_s;     ///< including fsync
-  std::string disk_folder;                          ///< where that was measured
-  std::optional<double> operation_us;               ///< of the host, for a small operation of libtorch
-  /// Of one thread of the host, to map a page that is used for the first time, and to unmap it.
+  std::string disk_folder;                          ///< where the disk was measured
+  std::optional<double> operation_us;               ///< the host's time for a small operation of libtorch
+  /// Time that one thread of the host takes to map a page that is used for the first time, and to unmap it.
   std::optional<double> page_fault_us;
-  std::map<std::string, std::vector<ExchangePeak>> exchanges;  ///< by job: "gloo, 2 ranks on 1 machine"
-  double wall_s = 0;                                           ///< that the measurement took
+  std::map<std::string, std::vector<ExchangePeak>> exchanges;  ///< peaks by job: "gloo, 2 ranks on 1 machine"
+  double wall_s = 0;                                           ///< duration of the measurement
 };
 
 Json to_json(const Roofline& roofline);

@@ -26,7 +26,7 @@ std::optional<RunDiagnosis> diagnose(const Recipe& recipe, const Plan& plan, con
 /// with an estimated gain above the noise]}. Commands name the run's recipe.yaml and start as many ranks as the run
 /// had.
 Json to_json(const std::optional<RunDiagnosis>& diagnosis, const std::filesystem::path& run_dir, const Plan& plan);
-/// The same for the table at the end of a run.
+/// The diagnosis as lines of the table at the end of a run.
 std::vector<SwitchLine> lines_of(const std::optional<RunDiagnosis>& diagnosis, const std::filesystem::path& run_dir,
                                  const Plan& plan);
 

@@ -59,8 +59,8 @@ RendezvousOptions for_measurement(RendezvousOptions options) {
   return options;
 }
 
-/// The same for processes that share 127.0.0.1: host names alone are not unique, and a container may have its own
-/// network.
+/// An id that only processes with the same 127.0.0.1 share: host names alone are not unique, and a container may have
+/// its own network.
 std::string machine_id() {
   std::error_code error;
   std::ifstream boot_id("/proc/sys/kernel/random/boot_id");
@@ -93,7 +93,7 @@ JobMember::JobMember(RendezvousOptions rendezvous, std::string recipes)
                                                             build_id_of("/proc/self/exe")),
                                        .host = machine_id(),
                                        .cpus = allowed_cpus()});
-  // For the processes of arms, which join their counterparts in this job's store.
+  // The processes of arms need the key to join their counterparts in this job's store.
   if (!job_->key().empty()) ::setenv(kKeyVariable, job_->key().c_str(), /*overwrite=*/1);
 }
 
@@ -119,7 +119,7 @@ void JobMember::at(const char* stage, int64_t steps) noexcept {
 
 Json JobMember::from_rank_0(const std::string& what, const std::function<Json()>& make) {
   if (!job_) return make();
-  const std::string key = fmt::format("{}#{}", what, texts_++);  // the same on every rank
+  const std::string key = fmt::format("{}#{}", what, texts_++);  // every rank makes the same key
   if (!is_first()) return parse_json(job_->get(key));
   const Json made = make();
   job_->put(key, json_text(made));

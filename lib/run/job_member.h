@@ -16,7 +16,7 @@ class JobMember {
  public:
   /// Connects to the other ranks, if there are any, which must have the same recipe. Throws UserError.
   JobMember(const Launch& launch, const Recipe& recipe);
-  /// The same for ranks that measure, and agree on several recipes: `recipes` is their text.
+  /// Connects to the other ranks of a measurement, which must agree on several recipes: `recipes` is their text.
   JobMember(const Launch& launch, double timeout_s, std::string recipes);
   /// Connects this process of an arm to its counterparts.
   JobMember(RendezvousOptions rendezvous, std::string recipes);
@@ -25,7 +25,7 @@ class JobMember {
   bool is_first() const { return position_.is_first(); }
   bool is_single() const { return !job_; }
   const Restarts& restarts() const { return restarts_; }
-  /// The same for all attempts of a job that has a key, and for no other job; empty without a key.
+  /// A mark that all attempts of a job with a key share, and no other job has; empty without a key.
   std::string mark() const;
   /// This rank's share of the machine's cores; null for a single process, which uses all that it may.
   std::optional<int> cores() const;
@@ -34,7 +34,7 @@ class JobMember {
   void open_communicator(at::Device device);
   /// One more communicator, independent of the others. Every rank must call it.
   std::shared_ptr<Communicator> connect(at::Device device, double min_timeout_s = 0);
-  /// With which another process of this rank joins its counterparts (Job::rendezvous_of); only with several ranks.
+  /// How another process of this rank joins its counterparts (Job::rendezvous_of); only with several ranks.
   RendezvousOptions rendezvous_of(const std::string& name) const { return job_->rendezvous_of(name); }
   bool has_failed(const std::string& name) const { return job_->has_failed(name); }
 
@@ -42,7 +42,7 @@ class JobMember {
   /// Runs `make` on rank 0 and returns its result on every rank. Every rank must call it. `what`: for the log and the
   /// timeout's message.
   Json from_rank_0(const std::string& what, const std::function<Json()>& make);
-  /// On rank 0, the lists of all ranks merged, each item once; empty on the other ranks.
+  /// The lists of all ranks merged, each item once, on rank 0; empty on the other ranks.
   Json gathered_on_rank_0(const std::string& what, const Json& mine);
   std::function<void(const std::string&, const std::string&)> put() const;
   std::function<std::string(const std::string&)> get() const;
@@ -67,11 +67,11 @@ class JobMember {
   std::unique_ptr<Job> job_;
   std::shared_ptr<Communicator> communicator_;
   std::optional<End> end_;
-  int64_t texts_ = 0;  ///< from rank 0
+  int64_t texts_ = 0;  ///< number of texts from rank 0
 };
 
-/// Of several ranks, one reports on standard error why the job ended: the one that failed, or the first to notice that
-/// another is gone.
+/// Reports on standard error why the job ended, on one rank: the one that failed, or the first to notice that another
+/// is gone.
 void report_end(const JobMember::End& end, const JobMember& member);
 
 }  // namespace trainopt

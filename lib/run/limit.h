@@ -15,22 +15,22 @@ namespace trainopt {
 
 /// What one process measured of its time.
 struct RunTimes {
-  int64_t steps = 0;                          ///< of this process
+  int64_t steps = 0;                          ///< steps that this process took
   StepTimes step;                             ///< means over the measured steps
-  double evaluation_s = 0, checkpoint_s = 0;  ///< between the steps, in all
-  double records_s = 0;                       ///< for writing records, part of the steps, in all
+  double evaluation_s = 0, checkpoint_s = 0;  ///< time between the steps, in all
+  double records_s = 0;                       ///< time for writing records, part of the steps, in all
   std::optional<LoaderShares> loader;         ///< null without a loader
   int64_t loader_threads = 0;                 ///< 0: the training thread loads
   bool copies_ahead = true;                   ///< batches are copied to the device while the step runs
-  std::optional<int64_t> operations;          ///< of libtorch in a step; null: not counted
-  std::optional<double> operations_ms;        ///< of the host in a step, for starting them; null: not known
-  std::optional<double> memory_bound_pct;     ///< by roofline, of the model's least time; null: not known
+  std::optional<int64_t> operations;          ///< libtorch's operations in a step; null: not counted
+  std::optional<double> operations_ms;        ///< the host's time to start a step's operations; null: not known
+  std::optional<double> memory_bound_pct;     ///< memory-bound share of the least time by roofline; null: not known
   std::optional<StorageUse> storage = {};     ///< what was read of object storage; null: all files are local
 };
 
 struct TimePart {
   std::string name;      ///< "loader", "evaluation"
-  double share_pct = 0;  ///< of the training's time
+  double share_pct = 0;  ///< share of the training's time
 };
 
 struct Limit {
@@ -40,8 +40,8 @@ struct Limit {
   std::string text;            ///< one line: what limits the run, its share of the time, and the evidence
   std::string what, evidence;  ///< "waiting for data"; empty if there is none
   std::optional<double> share_pct, noise_pct;
-  std::vector<TimePart> parts;  ///< of the time, the largest first
-  double update_pct = 0;        ///< of the time, for the update with the starts of its operations
+  std::vector<TimePart> parts;  ///< parts of the time, the largest first
+  double update_pct = 0;        ///< share of the time for the update with the starts of its operations
 };
 
 /// Waiting, copying, evaluating and the like can be avoided altogether, computing cannot. So the limit is the largest

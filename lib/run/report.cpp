@@ -253,7 +253,7 @@ void RunReport::finish_failed(const Trainer* trainer, const Explained& failure, 
     finish(trainer, trainer ? to_json(trainer->bad_samples()) : Json::array(),
            {"failed", failure.message, static_cast<int>(failure.code)}, seconds_before_training);
   } catch (const std::exception& error) {   // named recovery: the run's own failure is still reported
-    const Explained also = explain(error);  // of a full disk, the failure itself says enough
+    const Explained also = explain(error);  // the failure itself says enough about a full disk
     if (also.code != ExitCode::storage || failure.code != ExitCode::storage) log_error("{}", also.message);
   }
 }

@@ -31,8 +31,8 @@ struct RunEnd {
   int exit_code = 0;
 };
 
-/// For a run that did not fail. `saved_step` is the step of the newest checkpoint on disk; `restarts`: how often the
-/// launcher has started all ranks again.
+/// The end of a run that did not fail. `saved_step` is the step of the newest checkpoint on disk; `restarts`: how often
+/// the launcher has started all ranks again.
 RunEnd end_of_run(const RunOutcome& outcome, const Plan& plan, const std::optional<int64_t>& saved_step,
                   int64_t restarts);
 
@@ -75,8 +75,8 @@ class RunReport : public RunListener {
   /// Writes summary.json, environment.json, step_times.csv, bad_samples.jsonl if there are any and, unless quiet, the
   /// table. `trainer` is null if it could not be built; `bad_samples` are those of all ranks, as to_json() writes them.
   void finish(const Trainer* trainer, const Json& bad_samples, const RunEnd& end, double seconds_before_training);
-  /// The same for a run that failed. Throws nothing: the user must see what ended the run even if the summary cannot be
-  /// written.
+  /// Writes what finish() does, for a run that failed. Throws nothing: the user must see what ended the run even if the
+  /// summary cannot be written.
   void finish_failed(const Trainer* trainer, const Explained& failure, double seconds_before_training);
 
  private:

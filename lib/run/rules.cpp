@@ -78,7 +78,7 @@ std::vector<Words> fewer_threads(const Situation& s) {
 double saved_by_threads(const Situation& s, const Words& change) {
   const auto threads = static_cast<double>(std::stoll(change[0].substr(change[0].find('=') + 1)));
   const auto now = static_cast<double>(s.plan.loader.num_workers), cores = static_cast<double>(s.plan.machine.cores);
-  const double waiting = s.share("loader"), rest = 1 - waiting, loading = now > 0 ? now : waiting;  // of one thread
+  const double waiting = s.share("loader"), rest = 1 - waiting, loading = now > 0 ? now : waiting;  // one thread's
   const double loaded = loading / (on_cpu(s) ? std::min(threads, cores) : threads);
   const double computed = on_cpu(s) ? rest + loading / cores : rest;
   return waiting > 0 ? (1 - std::max(loaded, computed)) / waiting : 0;
@@ -119,7 +119,7 @@ double saved_by_finish_on_device(const Situation& s, const Words& change) {
 
 // Computing
 
-/// The same global batch in fewer, larger micro-batches.
+/// Keeps the global batch, in fewer, larger micro-batches.
 std::vector<Words> larger_micro_batches(const Situation& s) {
   std::vector<Words> all;
   const int64_t pieces = s.plan.data.accumulation;
@@ -136,7 +136,7 @@ double saved_by_larger_micro_batches(const Situation& s, const Words& change) {
   return (1 - fewer / static_cast<double>(s.plan.data.accumulation)) * std::max(starts, 0.1);
 }
 
-/// Where memory binds: room for larger micro-batches.
+/// Recomputing makes room for larger micro-batches where memory binds.
 std::vector<Words> recomputed_micro_batches(const Situation& s) {
   std::vector<Words> all;
   if (!fills_memory(s) || recomputes(s)) return all;
@@ -178,7 +178,7 @@ double saved_by_16_bits(const Situation& s, const Words&) {
   if (!s.peaks && !on_cpu(s)) return 0.4;  // every GPU that is supported multiplies faster so
   return multiplying(s) * std::max(0.0, of_products(s, "float32", "bfloat16"));
 }
-/// Where the processor multiplies 16-bit numbers in software, or most of the time goes into casts.
+/// 32 bits save time where the processor multiplies 16-bit numbers in software, or most of the time goes into casts.
 double saved_by_32_bits(const Situation& s, const Words&) {
   return std::max(0.0, of_products(s, "bfloat16", "float32"));
 }
@@ -189,7 +189,7 @@ double saved_by_rounding(const Situation& s, const Words&) {
 /// The system's time for the pages that a step uses for the first time.
 double saved_by_kept_memory(const Situation& s, const Words&) {
   if (!s.page_faults || s.times.step.mean_ms <= 0) return 0;
-  constexpr double kUsualFaultUs = 0.25;  // without a hypervisor; under one, 1.9 were measured
+  constexpr double kUsualFaultUs = 0.25;  // a fault without a hypervisor; under one, 1.9 were measured
   const double fault_us = s.peaks ? s.peaks->page_fault_us.value_or(kUsualFaultUs) : kUsualFaultUs;
   return std::min(0.5, *s.page_faults * fault_us / 1e3 / s.times.step.mean_ms / std::max(0.01, s.share("computing")));
 }

@@ -21,8 +21,8 @@ struct Situation {
   const RunTimes& times;
   const Limit& limit;
   std::optional<Roofline> peaks = {};          ///< null: not measured
-  std::optional<double> page_faults = {};      ///< of a step
-  std::optional<double> memory_peak_pct = {};  ///< of the device's memory
+  std::optional<double> page_faults = {};      ///< page faults in a step
+  std::optional<double> memory_peak_pct = {};  ///< peak as a share of the device's memory
 
   /// A part's share of the time, from 0 to 1. "computing" is compute, memory bandwidth and launches together. "update"
   /// has the starts of its own operations, which the limit counts as launches. "per step" is what every step takes
@@ -31,7 +31,7 @@ struct Situation {
 };
 
 struct Rule {
-  const char* part;  ///< of the time, from which the change saves: see Situation::share()
+  const char* part;  ///< part of the time from which the change saves: see Situation::share()
   const char* what;  ///< "load with more threads"
   /// Overrides to try; empty where the rule does not apply.
   std::function<std::vector<Words>(const Situation&)> changes;
@@ -59,7 +59,7 @@ struct Proposal {
 /// Changes that would have an effect here, the most promising first. Those that a comparison would call *no effect* by
 /// their estimate are left out.
 std::vector<Proposal> propose(const Situation& situation);
-/// Without the alternatives of a rule's best change.
+/// The proposals without the alternatives of a rule's best change.
 std::vector<Proposal> best_of_each_rule(const std::vector<Proposal>& proposals);
 
 }  // namespace trainopt

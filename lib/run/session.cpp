@@ -222,7 +222,7 @@ class RunSession {
     }
   }
 
-  /// The same on every rank.
+  /// The run's end, the same on every rank.
   RunEnd run_end() {
     RunEnd end = end_of_run(trainer_->outcome(), plan_, writer_->saved_step(), member_.restarts().done);
     const Json corrected = member_.from_rank_0("run directory", [&] {
@@ -251,18 +251,18 @@ class RunSession {
   const SessionOptions& options_;
   JobMember& member_;
   const Machine machine_;
-  Watchdog watchdog_;  ///< before the plan, whose making opens the data
+  Watchdog watchdog_;  ///< created before the plan, whose making opens the data
   Plan plan_;
   std::optional<ClaimedRun> claimed_;
-  std::optional<FolderWatch> folder_watch_;  ///< on rank 0 only
+  std::optional<FolderWatch> folder_watch_;  ///< set on rank 0 only
   std::optional<RecordsSoFar> so_far_;       ///< set if the run continues in an existing run directory
-  std::vector<std::string> energy_gpus_;     ///< of all ranks, if all are on this machine; only on rank 0
+  std::vector<std::string> energy_gpus_;     ///< the GPUs of all ranks, if all are on this machine; only on rank 0
   std::optional<CheckpointWriter> writer_;
   std::optional<RunReport> report_;
   std::optional<MemoryRecorder> memory_;  ///< outlives the trainer, whose tensors it follows
   std::optional<Trainer> trainer_;
   double before_training_s_ = 0;
-  Json bad_samples_;  ///< from all ranks
+  Json bad_samples_;  ///< bad samples of all ranks
 };
 
 }  // namespace

@@ -49,7 +49,7 @@ std::atomic<bool>& save_request() { return save_requested; }
 
 void handle_signals_at_start() {
   struct sigaction action {};
-  if (::getpid() == 1) {  // of a container: the kernel drops signals that it does not handle
+  if (::getpid() == 1) {  // a container's first process: the kernel drops signals that it does not handle
     action.sa_handler = [](int number) { ::_exit(128 + number); };
     for (const int number : stopping_signals()) ::sigaction(number, &action, nullptr);
   }

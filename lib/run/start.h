@@ -17,7 +17,7 @@ namespace trainopt {
 /// Rank 0 determines it for all ranks.
 struct RunStart {
   RunFolder folder;                                 ///< `from` is set only on rank 0
-  std::optional<std::filesystem::path> checkpoint;  ///< to resume from
+  std::optional<std::filesystem::path> checkpoint;  ///< the checkpoint to resume from
   bool already_finished = false;                    ///< the run has finished, and the recipe asks for no further steps
 
   std::filesystem::path checkpoints() const { return checkpoints_in(folder.path); }
@@ -25,9 +25,9 @@ struct RunStart {
 
 struct ClaimedRun {
   std::unique_ptr<HeldFolder> folder;  ///< the run directory, also once its name leads elsewhere
-  std::optional<RunLock> lock;         ///< on rank 0 only
+  std::optional<RunLock> lock;         ///< set on rank 0 only
   RunStart start;
-  std::optional<ArchiveReader> state;  ///< of the checkpoint; until read_state(), only on rank 0
+  std::optional<ArchiveReader> state;  ///< reads the checkpoint; until read_state(), only on rank 0
 
   /// Whether the state is one of this run directory.
   bool is_own() const { return state && start.folder.own; }

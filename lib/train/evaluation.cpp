@@ -42,7 +42,7 @@ void read_numbers(const Json& json, Result& result) {
   result.perplexity = known("perplexity");
 }
 
-/// Of all ranks.
+/// Samples that all ranks evaluate.
 int64_t planned_samples(const BatchSchedule& schedule) {
   int64_t samples = 0;
   for (int64_t step = 0; step < schedule.steps_per_epoch(); ++step) samples += schedule.at(step, 0).step_items;
@@ -70,8 +70,8 @@ void leave_out_substitutes(Batch& batch, int64_t first, const EpochOrder& order)
   batch.items = left;
 }
 
-/// Of this rank: loss, top-1 hits, top-5 hits, samples and tokens to predict; null if stopped. They stay on the device
-/// until the end, in double so that millions of samples lose no precision.
+/// This rank's sums: loss, top-1 hits, top-5 hits, samples and tokens to predict; null if stopped. They stay on the
+/// device until the end, in double so that millions of samples lose no precision.
 std::optional<at::Tensor> sums_of(Model& model, Task& task, Precision& precision, const DataPlan& data,
                                   BatchSource& batches, at::Device device, const std::function<bool()>& stopped) {
   at::Tensor sums = at::zeros({5}, at::TensorOptions(device).dtype(at::kDouble));
@@ -81,8 +81,8 @@ std::optional<at::Tensor> sums_of(Model& model, Task& task, Precision& precision
     if (stopped()) return std::nullopt;
     Batch batch = batches.next();
     if (data.bad_samples.substitute) leave_out_substitutes(batch, schedule.at(step, 0).first, order);
-    const bool nothing = batch.items == 0;  // of the last batch, or it was left out; the rank must still join the
-                                            // model's collectives
+    const bool nothing = batch.items == 0;  // the last batch has none for this rank, or all were left out; the rank
+                                            // must still join the model's collectives
     const at::Tensor input = nothing ? batch.input.new_zeros(one_of(batch.input)) : batch.input;
     const at::Tensor target = nothing ? batch.target.new_zeros(one_of(batch.target)) : batch.target;
     const auto autocast = precision.autocast();

@@ -23,7 +23,7 @@ class Communicator;
 class Precision;
 struct Plan;
 
-/// Of the averaged weights, in the same evaluation.
+/// Results of the averaged weights, in the same evaluation.
 struct AverageResult {
   double loss = 0;
   std::optional<double> top1_pct, top5_pct, perplexity;  ///< as below
@@ -31,10 +31,10 @@ struct AverageResult {
 
 struct EvaluationResult {
   double loss = 0;                           ///< mean over these samples, or over their tokens to predict
-  std::optional<double> top1_pct, top5_pct;  ///< of a classifier
-  std::optional<double> perplexity;          ///< of a language model: e to the loss
-  int64_t samples = 0;                       ///< that were used
-  int64_t left_out = 0;                      ///< that could not be used
+  std::optional<double> top1_pct, top5_pct;  ///< set for a classifier only
+  std::optional<double> perplexity;          ///< e to the loss; set for a language model only
+  int64_t samples = 0;                       ///< samples that were used
+  int64_t left_out = 0;                      ///< samples that could not be used
   double wall_s = 0;
   std::optional<AverageResult> average;  ///< null without an average
 };
@@ -74,7 +74,7 @@ std::string text(const Goal& goal);
 /// When a run reached its target.
 struct TargetReached {
   int64_t step = 0, samples = 0;
-  double training_s = 0;  ///< since the start of training, without evaluations; includes time before a resume
+  double training_s = 0;  ///< time since the start of training, without evaluations; includes time before a resume
 };
 
 }  // namespace trainopt

@@ -52,7 +52,7 @@ int64_t at_least_one(const std::string& assumption, std::string_view text) {
   if (number == 0) throw UserError(fmt::format("--assume needs at least 1: {}", assumption));
   return number;
 }
-/// In bytes.
+/// Bytes in that many GiB.
 int64_t gibibytes(const std::string& assumption, std::string_view text) {
   double number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
@@ -65,7 +65,7 @@ int64_t gibibytes(const std::string& assumption, std::string_view text) {
 
 AssumedJob assume(Machine machine, const std::string& assumptions) {
   machine.assumed = true;
-  machine.gpu_trouble.clear();  // of this machine's GPUs
+  machine.gpu_trouble.clear();  // it describes this machine's GPUs
   machine.gpu_caution.clear();
   std::optional<int64_t> ranks;
   int64_t machines = 1;

@@ -18,7 +18,7 @@ namespace trainopt {
 struct Machine {
   std::string cpu;           ///< model name
   int cores = 1;             ///< cores that this process may use
-  int64_t memory_bytes = 0;  ///< of the machine, or a smaller limit of this process; 0: not known
+  int64_t memory_bytes = 0;  ///< the machine's memory, or a smaller limit of this process; 0: not known
   int gpus = 0;
   std::string gpu;  ///< name of the GPU described below
   int sm = 0;       ///< its compute capability, 90 for sm_90; 0 without a GPU
@@ -27,7 +27,7 @@ struct Machine {
   std::string gpu_trouble;  ///< why no GPU, or not the one described here, can be used (metrics/gpu_trouble.h)
   std::string gpu_caution;  ///< what a user of the GPU described here should know
   GpuEvidence evidence;     ///< what these sentences come from
-  Variables variables;      ///< of the environment: AWS_… and HOME, for data in object storage
+  Variables variables;      ///< environment variables AWS_… and HOME, for data in object storage
   bool assumed = false;     ///< described, not detected; nothing can be allocated on it
 };
 
@@ -49,14 +49,14 @@ AssumedJob assume(Machine machine, const std::string& assumptions);
 // How fast a job's devices multiply at best, as measured by `trainopt roofline`.
 
 struct PeakSpeed {
-  double flops_per_s = 0;               ///< of all devices of the job, for products of the job's type; 0: not known
-  std::string type;                     ///< of the products, such as "float32"
+  double flops_per_s = 0;               ///< peak of all the job's devices, for products of its type; 0: not known
+  std::string type;                     ///< the products' type, such as "float32"
   std::string unknown;                  ///< why it is not known
   std::optional<double> by_data_sheet;  ///< the measured rate as a share of the data sheet's; null: none is known
 
-  std::optional<double> operation_us;      ///< of the host, for a small operation
+  std::optional<double> operation_us;      ///< the host's time for a small operation
   std::optional<Roofline> measured;        ///< all peaks of this machine; null: not measured
-  std::optional<double> memory_bound_pct;  ///< of the model's least time by roofline; null: not known
+  std::optional<double> memory_bound_pct;  ///< memory-bound share of the model's least time by roofline; null: unknown
 
   /// Time of a step with these multiplications; null if the peak is not known.
   std::optional<double> least_ms(double flops) const {

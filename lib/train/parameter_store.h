@@ -45,7 +45,7 @@ inline bool every_name(const std::string&) { return true; }
 /// `wanted`: use(i, this rank's part of change(the whole tensor of which part(i) is this rank's)). An undefined part(i)
 /// is one of zeros if the parameters are sharded; otherwise i is left out.
 struct WholeChange {
-  NameFilter wanted;  ///< the same on every rank
+  NameFilter wanted;  ///< every rank wants the same names
   std::function<at::Tensor(size_t i)> part;
   std::function<at::Tensor(const at::Tensor& whole)> change;  ///< the result has the same shape
   std::function<void(size_t i, const at::Tensor& part)> use;

@@ -2,7 +2,7 @@
 
 namespace trainopt {
 
-static_assert(kIgnoredTarget == kNoTarget);  // of the model and of the data
+static_assert(kIgnoredTarget == kNoTarget);  // the model's value and the data's
 
 Plan::Plan(const Plan&) = default;
 Plan::Plan(Plan&&) noexcept = default;

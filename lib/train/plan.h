@@ -54,13 +54,13 @@ struct DataPlan : DataSpec {
 
   /// Throws UserError(data) naming the first difference between this data and a checkpoint's.
   void require_identity(const DataIdentity& stored) const;
-  InputShape input_shape() const;  ///< of one sample, as the model sees it
+  InputShape input_shape() const;  ///< one sample's shape, as the model sees it
 };
 
 struct EvaluationPlan {
   std::optional<int64_t> every_n_steps;
   bool at_end = true;
-  DataPlan data;  ///< in index order, every sample
+  DataPlan data;  ///< every sample, in index order
 };
 
 struct Plan {
@@ -75,7 +75,7 @@ struct Plan {
   // Facts
   std::string name;
   Machine machine;
-  RankPosition position;  ///< of this process among the job's ranks
+  RankPosition position;  ///< this process's position among the job's ranks
   StagePlan stages;       ///< the part of the model that this process has
   at::Device device;
   std::string device_reason;
@@ -83,15 +83,15 @@ struct Plan {
   ModelPlan model;
   DataPlan data;
   std::optional<EvaluationPlan> evaluation;
-  LoaderSettings loader;       ///< of training and evaluation
-  TensorFormat tensor_format;  ///< of model, training and evaluation
+  LoaderSettings loader;       ///< settings for training and evaluation
+  TensorFormat tensor_format;  ///< format for model, training and evaluation
   TrainConfig train;
   OptimizerConfig optimizer_config;
-  std::map<std::string, ParameterSettings> parameter_settings;  ///< of the optimizer, by the parameters' names
+  std::map<std::string, ParameterSettings> parameter_settings;  ///< the optimizer's settings by parameter name
   double optimizer_states = 0;  ///< values that the optimizer keeps for each of the model's, on average
   SchedulerConfig scheduler;
   AverageConfig average_config;
-  std::optional<int64_t> steps;  ///< of this run, unless something ends it sooner; null: limited only by time
+  std::optional<int64_t> steps;  ///< this run's steps, unless something ends it sooner; null: limited only by time
   int64_t schedule_steps = 0;    ///< step at which a schedule with an end ends
   ParallelConfig parallel;
   CheckpointConfig checkpoint;
@@ -105,8 +105,8 @@ struct Plan {
   bool replays_steps = false;            ///< steps are recorded once and replayed: nothing within them can be timed
   bool records_traces = false;           ///< libtorch's profiler records some steps
   bool memory_snapshot = false;          ///< the memory's history is recorded to the end and written
-  std::optional<MemoryForecast> memory;  ///< of a step; null: no forecast was made
-  PeakSpeed peak;                        ///< of this job's devices
+  std::optional<MemoryForecast> memory;  ///< a step's forecast; null: none was made
+  PeakSpeed peak;                        ///< peak of this job's devices
   bool learning_rate_on_device = false;  ///< every update reads it there, without the host
   bool rewinds_random_state = false;     ///< a step sets the model's generator back, which only the host can
 

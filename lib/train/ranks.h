@@ -74,10 +74,10 @@ class RankAgreement {
 
 /// How the model's units are divided among ranks (parallel.pipeline). Without a pipeline there is one stage.
 struct StagePlan {
-  std::vector<UnitRange> units{{}};  ///< of each stage, in order
-  int64_t stage = 0;                 ///< this rank's
-  RankPosition replica;              ///< of this rank among those that hold the same stage
-  int64_t micro_batches = 1;         ///< into which a batch of the loader is divided
+  std::vector<UnitRange> units{{}};  ///< each stage's units, in order
+  int64_t stage = 0;                 ///< this rank's stage
+  RankPosition replica;              ///< this rank's position among those that hold the same stage
+  int64_t micro_batches = 1;         ///< parts of a batch of the loader
   int64_t parameters = 0;            ///< values that this rank holds; with one stage the model's
 
   int64_t stages() const { return static_cast<int64_t>(units.size()); }
@@ -141,7 +141,7 @@ class ReplicaCheck {
  private:
   Communicator& communicator_;
   int64_t every_n_steps_;
-  std::optional<int64_t> passed_step_;  ///< of the last comparison without a difference
+  std::optional<int64_t> passed_step_;  ///< step of the last comparison without a difference
 };
 
 }  // namespace trainopt

@@ -78,9 +78,9 @@ class Slot {
 struct NonfiniteStep {
   int64_t step = 0, epoch = 0;
   std::optional<double> loss, grad_norm;
-  std::vector<int64_t> sample_ids;         ///< of all ranks, in the order of ranks
-  std::vector<int64_t> sample_ids_before;  ///< of the step before, if its update may be the cause
-  std::string began;                       ///< where in the step, if something looked; otherwise empty
+  std::vector<int64_t> sample_ids;         ///< samples of all ranks, in the order of ranks
+  std::vector<int64_t> sample_ids_before;  ///< samples of the step before, if its update may be the cause
+  std::string began;                       ///< where in the step it began, if something looked; otherwise empty
   std::string action;                      ///< what is done about it: "the step was skipped"
 };
 
@@ -147,13 +147,13 @@ struct BuildContext {
   const Plan& plan;
   at::Device device;
   std::filesystem::path run_dir = {};    ///< where a part may write; empty if the run has no folder
-  Communicator* communicator = nullptr;  ///< between the job's ranks; also set with one rank
+  Communicator* communicator = nullptr;  ///< connects the job's ranks; also set with one rank
   Model* model = nullptr;                ///< already built, on `device`
   ParameterStore* parameters = nullptr;  ///< null while the store itself is being built
-  const int64_t* steps_done = nullptr;   ///< of the run, including before a resume; the running step's number minus 1
-  std::optional<at::Generator> generator = std::nullopt;  ///< for the model's random numbers
-  Communicator* replicas = nullptr;  ///< between the ranks that hold the same parameters; without a pipeline all ranks
-  RankGroups* groups = nullptr;      ///< with the communicators of a pipeline
+  const int64_t* steps_done = nullptr;   ///< the run's, including before a resume; the running step's number minus 1
+  std::optional<at::Generator> generator = std::nullopt;  ///< draws the model's random numbers
+  Communicator* replicas = nullptr;  ///< connects the ranks that hold the same parameters; without a pipeline all ranks
+  RankGroups* groups = nullptr;      ///< holds the communicators of a pipeline
 };
 
 }  // namespace trainopt

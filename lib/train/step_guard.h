@@ -19,9 +19,9 @@ class Model;
 /// The host's part of the state at a step's start.
 struct StepStart {
   int64_t step = 0;                 ///< counted from 1
-  int64_t samples = 0;              ///< seen before this step
-  at::Tensor random_state;          ///< of the model's generator
-  std::vector<int64_t> sample_ids;  ///< of the step's micro-batches so far
+  int64_t samples = 0;              ///< samples seen before this step
+  at::Tensor random_state;          ///< state of the model's generator
+  std::vector<int64_t> sample_ids;  ///< samples in the step's micro-batches so far
 };
 
 class StepGuard {

@@ -41,26 +41,26 @@ struct ReplicaComparisons {
 
 /// Time between the steps of this process, in seconds.
 struct BetweenSteps {
-  double evaluation_s = 0, checkpoint_s = 0;  ///< without those after the last step
+  double evaluation_s = 0, checkpoint_s = 0;  ///< times without those after the last step
 };
 
 struct RunOutcome {
-  int64_t steps = 0, samples = 0;       ///< of the whole training, including before a resume
+  int64_t steps = 0, samples = 0;       ///< counts of the whole training, including before a resume
   std::optional<int64_t> resumed_from;  ///< the step of the checkpoint
-  double wall_s = 0;  ///< since the start of training, not of the process; includes time before a resume
-  std::optional<double> time_to_first_step_s;  ///< from this process's start of training to the end of its first step,
-                                               ///< including device work
+  double wall_s = 0;  ///< time since the start of training, not of the process; includes time before a resume
+  std::optional<double> time_to_first_step_s;  ///< time from this process's start of training to the end of its first
+                                               ///< step, including device work
   int64_t skipped_steps = 0;                   ///< steps skipped because of non-finite values
   int64_t micro_split = 1;                     ///< number of pieces per micro-batch after memory ran out
   ReplicaComparisons replicas;
   BetweenSteps between;
-  double evaluation_s = 0;  ///< of all evaluations, including before a resume
-  double training_s = 0;    ///< to the end of the last step, without evaluations; includes time before a resume
-  std::optional<LoaderWork> loading;           ///< by this process, to the end of its last step; null without a loader
+  double evaluation_s = 0;  ///< time of all evaluations, including before a resume
+  double training_s = 0;    ///< time to the end of the last step, without evaluations; includes time before a resume
+  std::optional<LoaderWork> loading;           ///< this process's, to the end of its last step; null without a loader
   int stopped_by_signal = 0;                   ///< or a reason of base/stop_reasons.h
   std::optional<EvaluationResult> evaluation;  ///< the last one
   std::optional<TargetReached> target;         ///< set once an evaluation has found train.target
-  StepTrace trace;                             ///< of the observed step, and counts over the run
+  StepTrace trace;                             ///< the observed step's trace, and counts over the run
 };
 
 class Trainer {
@@ -133,7 +133,7 @@ class Trainer {
   // trainer_evaluation.cpp
   bool evaluation_due() const;
   void evaluate();
-  void note_target(double training_s);  ///< if the last evaluation has found it
+  void note_target(double training_s);  ///< notes the target if the last evaluation has found it
 
   // trainer_recovery.cpp: non-finite steps and running out of memory
   void deliver(const std::vector<StepRecord>& rows);
@@ -182,19 +182,19 @@ class Trainer {
   StepMemory memory_;
   std::unique_ptr<StepProfiler> profiler_;
   std::unique_ptr<BatchSource> batches_;
-  BadSamples bad_samples_;  ///< of training: those found by earlier batch sources
+  BadSamples bad_samples_;  ///< `training` lists those that earlier batch sources found
   Schedule schedule_;
   std::optional<AsyncReader> async_reader_;  ///< set by build(), because it holds page-locked memory
   ForwardContext training_;                  ///< includes the generator for the model's random numbers (dropout)
   StepBody body_;
-  at::Tensor grad_norm_;                  ///< of the last update; undefined without clipping
+  at::Tensor grad_norm_;                  ///< gradient norm of the last update; undefined without clipping
   std::optional<int64_t> replayed_step_;  ///< the non-finite step that is being repeated
   std::optional<int64_t> evaluated_at_, saved_at_, compared_at_;
   Clock::time_point started_, boundary_;  ///< start of training; start of the next step
   double wall_s_before_ = 0;              ///< training time before a resume
-  int64_t gradient_bytes_ = 0;            ///< at the last update
-  StorageUse storage_;                    ///< until the last step
-  int64_t process_steps_ = 0;             ///< taken by this process
+  int64_t gradient_bytes_ = 0;            ///< gradients' bytes at the last update
+  StorageUse storage_;                    ///< use until the last step
+  int64_t process_steps_ = 0;             ///< steps taken by this process
   bool paused_ = false;
   const char* stage_ = "";  ///< "forward and backward"
   bool in_step_ = false;    ///< a step has begun and is not complete

@@ -13,7 +13,7 @@ struct MemoryProposal {
   std::string what;  ///< "recompute activations …", as the plan says it
   Words change;
   Exactness exactness = Exactness::same_bits;
-  int64_t bytes_before = 0, bytes_after = 0;  ///< of live tensors at the step's peak, by forecast (forecast_memory())
+  int64_t bytes_before = 0, bytes_after = 0;  ///< forecast bytes of live tensors at the step's peak (forecast_memory())
 
   int64_t saved_bytes() const { return bytes_before - bytes_after; }
 };

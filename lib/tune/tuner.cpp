@@ -264,7 +264,7 @@ Candidate candidate_from(const Json& advice) { return candidate_from(advice, "es
 std::string annotated(const std::string& yaml, const std::map<std::string, std::string>& comments) {
   std::istringstream lines(yaml);
   std::string text;
-  std::vector<std::string> path;  // of the line, one name for each two spaces of indentation
+  std::vector<std::string> path;  // the line's path, one name for each two spaces of indentation
   for (std::string line; std::getline(lines, line);) {
     const size_t indent = line.find_first_not_of(' '), colon = line.find(':');
     if (indent == line.npos || line[indent] == '-' || colon == line.npos) {

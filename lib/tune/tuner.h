@@ -43,7 +43,7 @@ struct Trial {
 struct TuningStep {
   Candidate candidate;
   Trial trial;
-  double level = 0;  ///< of the interval
+  double level = 0;  ///< level of the interval
   bool kept = false;
   std::string reason;  ///< why it was kept, or not
 };
@@ -52,14 +52,14 @@ struct TuningStep {
 class TuningBench {
  public:
   virtual ~TuningBench() = default;
-  /// Of the recipe with these changes. Throws UserError if it cannot run.
+  /// Diagnoses the recipe with these changes. Throws UserError if it cannot run.
   virtual Diagnosis diagnose(const Words& changes) = 0;
   /// The recipe with `best` (A) and with `changed` (B). A failure is a result. `look`: how often this change was
   /// compared before; each look may take longer than the one before.
   virtual Trial compare(const Words& best, const Words& changed, double level, int64_t look) = 0;
   /// Whether the time for trials is up, or the user has stopped the tuning.
   virtual bool over() const = 0;
-  virtual bool stopped() const { return false; }  ///< by the user
+  virtual bool stopped() const { return false; }  ///< whether the user stopped the tuning
 };
 
 struct TuningOptions {
@@ -73,7 +73,7 @@ inline constexpr const char* kTuningStopped = "stopped";
 
 struct Tuning {
   std::vector<TuningStep> steps;
-  std::vector<std::string> limits;     ///< of each diagnosis
+  std::vector<std::string> limits;     ///< limits by diagnosis
   std::vector<Candidate> not_allowed;  ///< new_math, without allow_new_math
   /// "nothing left to try", "the time is up", "stopped", or "no further trial could be told from chance": as many were
   /// made as kHighestLevel allows, 52 at a level of 95 %.

@@ -20,7 +20,7 @@ namespace trainopt {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr int64_t kWarmupSteps = 2, kEnoughSteps = 8;  // of a diagnosis
+constexpr int64_t kWarmupSteps = 2, kEnoughSteps = 8;  // steps of a diagnosis
 constexpr double kStepsOfShortLook = 120;  // half of them in turns, the rest to start and to compare numbers
 constexpr const char* kTurn = "50ms";  // a change that makes a job ten times as fast then takes half a second a turn
 
@@ -61,7 +61,7 @@ Trial trial_of_speed(const Json& result) {
 /// Beyond what processes of one recipe differ by: the peaks of six of a small GPT-2 were within 0.5 %.
 constexpr double kLessMemory = 1.02;
 
-/// By the peaks of the processes, which on a CPU include the program and its libraries.
+/// Judges by the peaks of the processes, which on a CPU include the program and its libraries.
 Trial trial_of_memory(const Json& result) {
   const Json &before = result.at("arms").at("a").at("peak_memory_mib"),
              &after = result.at("arms").at("b").at("peak_memory_mib");
@@ -190,7 +190,7 @@ Json CommandBench::compare_in(const fs::path& folder, const Words& a, const Word
 }
 
 double CommandBench::periods_s(const Recipe& a, const Recipe& b) const {
-  constexpr int64_t kTurns = 8;  // of two blocks
+  constexpr int64_t kTurns = 8;  // turns in two blocks
   return kTurns * static_cast<double>(std::lcm(period_of(a, options_.ranks), period_of(b, options_.ranks))) * step_s_;
 }
 

@@ -23,7 +23,7 @@ struct Choices<TuningGoal> {
 };
 
 struct CommandBenchOptions {
-  std::filesystem::path folder;  ///< of the tuning; each command gets a folder in it
+  std::filesystem::path folder;  ///< the tuning's folder; each command gets a folder in it
   Recipe recipe;
   Machine machine;
   TuningGoal goal = TuningGoal::speed;  ///< a job's machines have one price, so the cheapest recipe is the fastest
@@ -45,7 +45,7 @@ class CommandBench : public TuningBench {
 
   struct Final {
     Trial trial;
-    int64_t pairs = 0;   ///< of fresh processes
+    int64_t pairs = 0;   ///< pairs of fresh processes
     Json before, after;  ///< {peak_memory_mib, price_per_million_samples} of the original and of the result
   };
   /// The recipe as it was against the recipe with `changes`, in pairs of fresh processes.
@@ -63,7 +63,7 @@ class CommandBench : public TuningBench {
   /// The limit is what the memory holds; the candidates are those with a lower forecast.
   Diagnosis diagnose_memory(const Words& changes);
   std::filesystem::path new_folder(const std::string& name);
-  /// Of a run for so long; null if the user stopped it. Throws UserError if it fails.
+  /// The summary of a run for so long; null if the user stopped it. Throws UserError if it fails.
   Json summary_of_run(const std::filesystem::path& folder, const std::filesystem::path& recipe, double seconds) const;
   std::filesystem::path write_recipe(const std::filesystem::path& folder, const std::string& name,
                                      const Words& changes) const;
@@ -72,7 +72,7 @@ class CommandBench : public TuningBench {
                   Trial& trial);
 
   CommandBenchOptions options_;
-  double step_s_ = 0;  ///< of the last diagnosis, with what comes between steps; 0: not known
+  double step_s_ = 0;  ///< time of a step in the last diagnosis, with what comes between steps; 0: not known
 };
 
 // How a tuning reads on the console and in tuned.yaml.
@@ -90,7 +90,7 @@ class TuningText {
   std::string line_of(const TuningStep& step, size_t number) const;
   /// Markdown: every change that was tried, kept or not and why.
   std::string table_of(const Tuning& tuning) const;
-  /// By key: what changed it and what it gained.
+  /// Comments by key: what changed it and what it gained.
   std::map<std::string, std::string> comments(const Tuning& tuning) const;
   /// What the final comparison shows.
   std::string final_text(const CommandBench::Final& last) const;

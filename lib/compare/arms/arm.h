@@ -18,7 +18,7 @@ namespace trainopt {
 
 /// What one rank contributes to a step.
 struct RankShare {
-  std::optional<double> peak_memory_mib;  ///< of the rank's process; null if other arms share it
+  std::optional<double> peak_memory_mib;  ///< peak of the rank's process; null if other arms share it
   double state_mib = 0;                   ///< parameters, gradients and optimizer state that the rank holds
   double sent_mib = 0;                    ///< sent in a step's collectives, computed with wire_bytes()
 };
@@ -27,14 +27,14 @@ RankShare largest(const std::vector<RankShare>& ranks);
 
 /// What is known of an arm once it has taken steps.
 struct ArmFacts {
-  int64_t step_samples = 0;               ///< of a full step, over all micro-batches
+  int64_t step_samples = 0;               ///< samples in a full step, over all micro-batches
   int64_t period = 1;                     ///< steps after which its evaluations and checkpoints repeat
-  double time_to_first_step_s = 0;        ///< since its creation; in a process of its own, since the command began
-  std::optional<double> peak_memory_mib;  ///< of its process, the largest over the ranks; null if it shares one
+  double time_to_first_step_s = 0;        ///< time since its creation; in a process of its own, since the command began
+  std::optional<double> peak_memory_mib;  ///< peak of its process, the largest over the ranks; null if it shares one
   Json plan;                              ///< as in plan.json
   Json receipts;                          ///< as in summary.json
   std::optional<double> price_per_hour;   ///< the recipe's bench.price_per_hour
-  std::vector<RankShare> ranks;           ///< in rank order; empty before the second step, and in older results
+  std::vector<RankShare> ranks;           ///< shares in rank order; empty before the second step, and in older results
 };
 Json to_json(const ArmFacts& facts);
 ArmFacts facts_from(const Json& json);
@@ -76,13 +76,13 @@ struct ArmRendezvous {
 
 struct ArmSpec {
   Recipe recipe;
-  std::filesystem::path folder;          ///< for its recipe.yaml, its records and the tensors of its first steps
+  std::filesystem::path folder;          ///< holds its recipe.yaml, its records and the tensors of its first steps
   std::optional<Ceiling> without;        ///< the cost that is removed
   std::optional<int64_t> batch_seed;     ///< other batches from the same initial weights
-  bool perturbed = false;                ///< the same batches from slightly perturbed weights (perturbed_weights.h)
+  bool perturbed = false;                ///< same batches from slightly perturbed weights (perturbed_weights.h)
   bool whole = false;                    ///< keeps the recipe's periodic evaluations and, with one rank, checkpoints
-  std::vector<std::string> faults = {};  ///< to inject (train/inject.h)
-  std::optional<ArmRendezvous> rendezvous = {};  ///< of an arm with processes of its own on several ranks
+  std::vector<std::string> faults = {};  ///< faults to inject (train/inject.h)
+  std::optional<ArmRendezvous> rendezvous = {};  ///< set for an arm with processes of its own on several ranks
 };
 
 /// All but recipe and folder, for another process or rank.

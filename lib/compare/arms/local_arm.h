@@ -15,7 +15,7 @@ struct LocalArmOptions {
   Clock::time_point began = Clock::now();  ///< start of the time to the first step
   bool exclusive_process = false;          ///< nothing else trains in this process
   bool whole = false;                      ///< turns are of whole periods of evaluations, checkpoints and records
-  std::shared_ptr<Communicator> communicator = make_single_communicator();           ///< of the arm's ranks
+  std::shared_ptr<Communicator> communicator = make_single_communicator();           ///< connects the arm's ranks
   std::function<void(const char*, int64_t)> progress = [](const char*, int64_t) {};  ///< stage and completed steps
 };
 
@@ -38,7 +38,7 @@ class LocalArm : public Arm, public RunListener {
   void at(const char* stage, int64_t steps) override { options_.progress(stage, steps); }
 
  private:
-  /// On rank 0, complete; nothing on other ranks, which must call it too.
+  /// A complete copy on rank 0; nothing on other ranks, which must call it too.
   NamedTensors copy_of_state();
   NamedTensors update_since(NamedTensors before);
 

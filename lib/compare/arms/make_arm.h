@@ -29,10 +29,10 @@ struct ArmSite {
   Machine machine;
   RankPosition position = {};
   std::function<void(Plan&)> complete_plan = {};                          ///< adds what depends on the rank's process
-  std::function<void(const Plan&)> prepare = {};                          ///< before an arm is created in this process
+  std::function<void(const Plan&)> prepare = {};                          ///< called before an arm is created here
   std::function<std::shared_ptr<Communicator>(at::Device)> connect = {};  ///< to the arm's other ranks
-  std::function<void(const char* stage, int64_t steps)> progress = {};    ///< of arms in this process
-  std::optional<Clock::time_point> began = {};  ///< of a process that has a single arm: it has all memory to itself
+  std::function<void(const char* stage, int64_t steps)> progress = {};    ///< progress of arms in this process
+  std::optional<Clock::time_point> began = {};  ///< start of a process with a single arm: it has all memory to itself
 };
 
 /// Creates this rank's part of an arm.

@@ -34,8 +34,8 @@ struct TensorPair {
   bool is_finite() const;
 };
 
-/// In A's order. nullopt: names or shapes differ. `absent_is_zero`: a tensor that only one of them has counts as zeros
-/// in the other (a gradient that backward did not reach).
+/// The pairs in A's order. nullopt: names or shapes differ. `absent_is_zero`: a tensor that only one of them has counts
+/// as zeros in the other (a gradient that backward did not reach).
 std::optional<std::vector<TensorPair>> pair_tensors(const NamedTensors& a, const NamedTensors& b,
                                                     bool absent_is_zero = false);
 
@@ -70,8 +70,8 @@ struct Distance {
 struct TensorAgreement {
   int64_t tensors = 0, beyond = 0;  ///< how many were judged, and how many exceed their tolerance
   std::string worst;                ///< the tensor with the largest distance relative to its tolerance; empty: none
-  Distance direction, norm;         ///< of the worst: 1 − cosine, |log of the norms' ratio|
-  double norm_ratio = 1;            ///< of the worst: B's norm divided by A's
+  Distance direction, norm;         ///< the worst tensor's: 1 − cosine, |log of the norms' ratio|
+  double norm_ratio = 1;            ///< the worst tensor's: B's norm divided by A's
 
   bool within_tolerance() const { return beyond == 0; }
 };
@@ -86,9 +86,9 @@ struct Numerics {
   int64_t steps = 0;                            ///< the number of first steps
   Distance loss;                                ///< mean |loss_B − loss_A| over them, relative to A's mean loss
   Distance worst_loss;                          ///< largest |loss_B − loss_A|, relative to A's mean loss
-  Distance gradient_direction, gradient_norm;   ///< of the first step's gradients as one vector
-  Distance update_direction, update_norm;       ///< of the parameters' change over the first kUpdateSteps as one vector
-  TensorAgreement gradients, updates, buffers;  ///< the same and the buffers' change, tensor by tensor
+  Distance gradient_direction, gradient_norm;   ///< the first step's gradients as one vector
+  Distance update_direction, update_norm;       ///< the parameters' change over the first kUpdateSteps as one vector
+  TensorAgreement gradients, updates, buffers;  ///< gradients, parameters' and buffers' changes, tensor by tensor
   double gradient_norm_ratio = 1, update_norm_ratio = 1;  ///< B's divided by A's
   std::vector<double> losses_a, losses_b, losses_twin;
 

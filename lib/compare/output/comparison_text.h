@@ -17,10 +17,10 @@ std::string percent_faster(double ratio);
 std::string percent_faster(const Interval& interval);
 /// "+2.6 % (+1.9 % to +3.3 %)"; without an interval the first part alone.
 std::string percent_faster(double ratio, const std::optional<Interval>& interval);
-/// The same for a table: "+2.6 % (+1.9 … +3.3)".
+/// The ratio with its interval in a table: "+2.6 % (+1.9 … +3.3)".
 std::string with_range(double ratio, const std::optional<Interval>& interval);
 
-/// Of a table's cell: green for pays, red for costs, otherwise none.
+/// The colour of a table's cell: green for pays, red for costs, otherwise none.
 std::string_view color_of(Verdict verdict);
 /// "95 %".
 std::string level_text(double level);
@@ -38,7 +38,7 @@ struct ArmReceipts {
 /// A line for each switch that was on, or had an effect, in some arms only: "NAME: A off; B …".
 std::vector<std::string> switch_lines(const std::vector<ArmReceipts>& arms);
 
-/// In CSV, with quotes if necessary: the value of a switch may be a map, with commas.
+/// A field in CSV, with quotes if necessary: the value of a switch may be a map, with commas.
 std::string csv_field(const std::string& text);
 /// A turn's numbers in CSV, and their heads.
 inline constexpr std::string_view kTurnColumns =

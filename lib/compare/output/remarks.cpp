@@ -14,8 +14,8 @@
 namespace trainopt {
 namespace {
 
-constexpr double kBusyPct = 10;     // of the allowed cores: warn if other programs take more
-constexpr double kLongTurn = 1.25;  // times the median
+constexpr double kBusyPct = 10;     // share of the allowed cores: warn if other programs take more
+constexpr double kLongTurn = 1.25;  // multiple of the median
 
 /// Warns if long turns matter: the ratio of a typical block and that of the total time disagree.
 void add_long_turns(const Comparison& c, std::vector<std::string>& all) {

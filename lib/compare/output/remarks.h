@@ -28,7 +28,7 @@ void add_few_turns_warning(const Comparison& comparison, bool decided, std::opti
 
 /// "stalls that come less often than once in 52 turns (13 s of training)": stalls that this comparison may have missed.
 std::string unseen_stalls(const Comparison& comparison);
-/// The same for `turns` turns of each arm that last `turn_s` seconds.
+/// Stalls that `turns` turns of each arm may have missed if each lasts `turn_s` seconds.
 std::string unseen_stalls(int64_t turns, double turn_s);
 
 /// "12m 30s": about how long a comparison like this one takes to find or rule out a difference of `effect` (> 0), a

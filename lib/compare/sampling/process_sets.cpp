@@ -69,14 +69,14 @@ class SetSampling {
   Sampling all;
 
  private:
-  /// After the first round. Fewer sets than the level requires decide nothing, however many rounds they have.
+  /// Called after the first round. Fewer sets than the level requires decide nothing, however many rounds they have.
   void fit_rounds() {
     const int64_t needed = pairs_for(pair_level(options_.level, sets_.make.size()));
     rounds_ = rounds_in_time(-seconds_since(until_), needed - 1, start_s_, round_s_, sets_.rounds);
   }
 
   void begin(const std::vector<WarmArm>& arms) {
-    steps_ = turn_steps(arms, options_.turn_s);  // the same in all sets
+    steps_ = turn_steps(arms, options_.turn_s);  // all sets have equal steps
     all.longest_stall = longest_stall(turn_seconds(arms, steps_));
     for (const WarmArm& arm : arms) all.names.push_back(arm.name);
     verdicts_ = PairVerdicts(arms.size(), verdict_options(options_, all.longest_stall, arms.size()));
@@ -91,7 +91,7 @@ class SetSampling {
   int looks_ = 0;
   std::vector<int64_t> steps_;
   int64_t rounds_ = sets_.rounds;
-  double start_s_ = 0, round_s_ = 0;  // of the last set
+  double start_s_ = 0, round_s_ = 0;  // times in the last set
 };
 
 }  // namespace
@@ -143,7 +143,7 @@ namespace {
 void take_process(int64_t number, const MakeArm& make, const CompareOptions& options, const Observer& observer,
                   std::vector<int64_t>& steps, Sampling& all) {
   const std::vector<WarmArm> arm{make(number)};
-  if (number == 0) steps = turn_steps(arm, options.turn_s);  // the same in all processes
+  if (number == 0) steps = turn_steps(arm, options.turn_s);  // all processes have equal steps
   TurnTaker turns(arm, steps, options.seed);
   std::vector<Round> rounds;
   const auto wanted = static_cast<size_t>(SetOptions{}.rounds);

@@ -25,8 +25,8 @@ struct Turn {
   double data_wait_s = 0;               ///< part of it spent waiting for data
   double cpu_s = 0;                     ///< CPU time of the arm's processes on this machine meanwhile
   double cpu_outside_s = 0;             ///< part of it in other processes than this one; not stored
-  std::vector<double> step_ms, losses;  ///< of each step
-  PhaseSums phases;                     ///< of all steps; with several ranks, rank 0's
+  std::vector<double> step_ms, losses;  ///< one value for each step
+  PhaseSums phases;                     ///< sums over all steps; with several ranks, rank 0's
   std::optional<double> sm_clock_mhz;   ///< mean; null without a GPU
   std::optional<int64_t> throttle;      ///< bits of gpu_throttle that were set in any step
 };
@@ -71,7 +71,7 @@ Block block_from(const Json& json);
 
 /// A turn of every arm in a random order, then one of each in the reverse order. With two arms it is a block.
 struct Round {
-  std::vector<size_t> order;             ///< of the first turns: the arms' indices
+  std::vector<size_t> order;             ///< the arms' indices in the order of the first turns
   int64_t set = 0;                       ///< index of the set of processes; 0 if there is only one
   std::vector<Turn> turns;               ///< in chronological order, two of each arm
   std::optional<double> other_load_pct;  ///< as in Block

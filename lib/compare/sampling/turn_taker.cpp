@@ -21,7 +21,7 @@ double step_seconds(const Turn& first_steps) {
 }  // namespace
 
 std::vector<int64_t> turn_steps(std::span<const WarmArm> arms, double turn_s) {
-  constexpr int64_t kMostSteps = 64;  // of one arm, for an exact common multiple
+  constexpr int64_t kMostSteps = 64;  // most steps of one arm, for an exact common multiple
   int64_t smallest = arms[0].step_samples, largest = smallest, common = 1;
   for (const WarmArm& arm : arms) {
     smallest = std::min(smallest, arm.step_samples);

@@ -18,11 +18,11 @@ struct Checked {
 };
 
 struct CheckedCase {
-  int64_t samples = 0;     ///< compared on this rank
-  double bound = 0;        ///< of the two errors below
-  Deviation forward;       ///< of the output
-  Deviation backward;      ///< of the gradient that deviates most
-  std::string gradient;    ///< of which input that is
+  int64_t samples = 0;     ///< samples compared on this rank
+  double bound = 0;        ///< bound of the two errors below
+  Deviation forward;       ///< the output's deviation
+  Deviation backward;      ///< deviation of the gradient that deviates most
+  std::string gradient;    ///< the input whose gradient that is
   bool repeatable = true;  ///< false: repeated, a failed computation gave different bits
   /// The largest error of float64's gradient along eight random directions, relative to its norm.
   double directions_error = 0;

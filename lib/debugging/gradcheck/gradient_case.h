@@ -35,7 +35,7 @@ struct GradientCase {
   std::string layer;      ///< the first that calls it with these shapes: "layer1.0.bn2"
   int64_t calls = 1;      ///< number of layers that do
   std::vector<CaseInput> inputs;
-  int64_t output_values = 0;  ///< per sample
+  int64_t output_values = 0;  ///< values per sample
   /// Number of terms in the operation's sums: those whose number does not depend on the batch, and those per sample.
   int64_t fixed_terms = 1, terms_per_sample = 1;
   bool over_ranks = false;  ///< the samples of all ranks are one batch
@@ -48,14 +48,14 @@ struct GradientCase {
   std::function<at::Tensor(const Tensors&)> distance_to_kink;
 
   int64_t batch() const;              ///< the recipe's; 1 if the operation has none
-  int64_t values_per_sample() const;  ///< of the largest input or output
+  int64_t values_per_sample() const;  ///< values in the largest input or output
 };
 
 // An operation's counterpart in float64 on the CPU, with libtorch's operations.
 
 struct Evaluated {
   at::Tensor output;
-  Tensors gradients;  ///< of the inputs
+  Tensors gradients;  ///< the inputs' gradients
 
   /// Backward from `output`, which then no longer has a graph. `inputs`: the leaves that it was computed from.
   void run_backward(const Tensors& inputs, const at::Tensor& output_gradient);

@@ -25,7 +25,7 @@ struct EnergySource {
 
 /// What EnergyMeter reads; tests pass their own.
 struct EnergyOptions {
-  std::vector<std::string> pci_bus_ids = {};     ///< of this process's GPUs
+  std::vector<std::string> pci_bus_ids = {};     ///< this process's GPUs
   std::shared_ptr<const NvmlLibrary> nvml = {};  ///< not needed without GPUs
   /// Package domains `intel-rapl:N` are read, not their parts, which they include.
   std::filesystem::path powercap = "/sys/class/powercap";
@@ -75,8 +75,8 @@ class EnergySums {
   /// Adds the steps that follow these ones.
   void add(const EnergySums& following);
 
-  double joules() const { return joules_; }    ///< between the first reading and the last
-  double samples() const { return samples_; }  ///< of the steps in between
+  double joules() const { return joules_; }    ///< energy between the first reading and the last
+  double samples() const { return samples_; }  ///< samples of the steps in between
   bool any() const { return samples_ > 0; }
 
  private:
@@ -85,7 +85,7 @@ class EnergySums {
   };
   std::optional<Reading> first_;
   double joules_ = 0, samples_ = 0;
-  double samples_after_ = 0;  ///< since the last reading
+  double samples_after_ = 0;  ///< samples since the last reading
 };
 
 }  // namespace trainopt

@@ -46,7 +46,7 @@ Json kernel() {
   return fmt::format("{} {}", names.sysname, names.release);
 }
 
-/// Of the NCCL that libtorch loaded; 2.28.9 is encoded as 22809. Null in a build without it.
+/// The version of the NCCL that libtorch loaded; 2.28.9 is encoded as 22809. Null in a build without it.
 Json nccl_version() {
   const auto get_version = reinterpret_cast<int (*)(int*)>(dlsym(RTLD_DEFAULT, "ncclGetVersion"));
   int version = 0;

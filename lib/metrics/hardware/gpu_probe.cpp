@@ -40,7 +40,7 @@ struct GpuProbe::Nvml {
   bool gpm = false, gpm_has_earlier = false;
   nvmlGpmSample_t earlier = nullptr, later = nullptr;
   Clock::time_point earlier_at;
-  std::optional<double> sm_util, tensor_util;  // of the last complete interval
+  std::optional<double> sm_util, tensor_util;  // values of the last complete interval
 };
 
 GpuProbe::GpuProbe(const std::string& library_name, const std::string& pci_bus_id)

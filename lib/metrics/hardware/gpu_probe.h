@@ -23,7 +23,7 @@ class GpuProbe {
   /// The GPU at `pci_bus_id` (NVML's order of GPUs differs from this process's). Never throws; without the library
   /// every GPU metric has a reason. `library_name` is passed to dlopen; tests pass their own.
   GpuProbe(const std::string& library_name, const std::string& pci_bus_id);
-  /// The same with a library that others use too.
+  /// The GPU at `pci_bus_id`, by a library that others use too.
   GpuProbe(std::shared_ptr<const NvmlLibrary> library, const std::string& pci_bus_id);
   ~GpuProbe();
   GpuProbe(const GpuProbe&) = delete;

@@ -20,7 +20,7 @@ struct GpuEvidence {
   CudaStart cuda;
   std::optional<std::string> visible_devices;  ///< the environment variable CUDA_VISIBLE_DEVICES
   std::vector<std::string> device_files;       ///< the driver's files, /dev/nvidia0 and others
-  std::vector<std::string> forbidden_files;    ///< those of `device_files` that this process may not open
+  std::vector<std::string> forbidden_files;    ///< `device_files` that this process may not open
   std::vector<SeenGpu> gpus;
 };
 GpuEvidence gpu_evidence(const std::optional<std::string>& visible_devices,
@@ -30,7 +30,7 @@ GpuEvidence gpu_evidence(const std::optional<std::string>& visible_devices,
 /// no driver at all, if a GPU can be used, and in a build without CUDA on a machine without a GPU.
 std::string gpu_trouble(const GpuEvidence& evidence);
 
-/// The same for one GPU that CUDA offers, `facts`. Empty if nothing is known against it.
+/// Why one GPU that CUDA offers, `facts`, cannot be used, and what to do. Empty if nothing is known against it.
 std::string trouble_with(const DeviceFacts& facts, const GpuEvidence& evidence);
 /// What a user of this GPU should know: it is in exclusive mode and in use, or an instance of a GPU in MIG mode. Empty
 /// if there is nothing.

@@ -162,7 +162,7 @@ struct NvLinks {
   std::map<std::string, int> to_gpu;
   int to_switch = 0, active = 0;
   std::optional<unsigned> first;      ///< the number of the first active link
-  nvmlReturn_t error = NVML_SUCCESS;  ///< of the first link
+  nvmlReturn_t error = NVML_SUCCESS;  ///< NVML's answer for the first link
 };
 
 NvLinks nvlinks_of(const NvmlFunctions& f, nvmlDevice_t device) {

@@ -18,7 +18,7 @@ namespace trainopt {
 /// interrupts, and time stolen by the hypervisor for other machines. nullopt if the text lacks any of the CPUs.
 std::optional<double> busy_seconds(std::string_view proc_stat, const std::vector<int>& cpus, double ticks_per_second);
 
-/// The same, read from /proc/stat now.
+/// Reads /proc/stat now.
 std::optional<double> busy_seconds(const std::vector<int>& cpus);
 
 /// CPU time of this process so far.

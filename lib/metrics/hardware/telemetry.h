@@ -26,7 +26,7 @@ struct TelemetryOptions {
   double stop_timeout_s = 5;        ///< how long stop() waits for a driver that does not respond
   std::filesystem::path file = {};  ///< telemetry.jsonl, one line per sample; empty: no file
   std::string nvml_library = kNvmlLibrary;
-  std::string pci_bus_id = {};  ///< of the GPU to sample, set by tests; empty: that of `device`
+  std::string pci_bus_id = {};  ///< the GPU to sample, set by tests; empty: `device`'s
   /// PCI bus ids of the GPUs whose energy counts, those of other ranks included; empty: only the sampled GPU.
   std::vector<std::string> energy_gpus = {};
   std::filesystem::path powercap = EnergyOptions().powercap;

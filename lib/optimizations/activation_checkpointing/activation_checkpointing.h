@@ -59,8 +59,9 @@ namespace trainopt::activation_checkpointing {
 // A unit whose activations are computed a second time in backward instead of being kept.
 
 struct Recomputation {
-  bool keeps_products = false;  ///< of matrices and convolutions, whose results are then not computed again
-  bool draws = false;           ///< the unit draws random numbers in training
+  bool keeps_products =
+      false;           ///< keeps results of matrix products and convolutions, which are then not computed again
+  bool draws = false;  ///< the unit draws random numbers in training
 };
 
 /// Posted with RECORD_FUNCTION for each unit in backward: bytes kept since forward, bytes that exist again

@@ -37,7 +37,7 @@ void describe(V& v, Config& c) {
           Bounds{.low = 0, .high = 1, .low_included = false, .high_included = false});
 }
 
-/// The same in libtorch's syntax.
+/// The settings in libtorch's syntax.
 std::string settings_text(const Config& config);
 
 void check(OptionChecks& checks, const Config& config);

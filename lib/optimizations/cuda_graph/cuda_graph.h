@@ -59,7 +59,7 @@ class GraphRunner : public StepRunner {
   struct Recording {
     std::unique_ptr<Graph> graph;
     at::Tensor result;                  ///< each replay writes it
-    std::vector<at::Tensor> gradients;  ///< of all parameters, as the recording leaves them
+    std::vector<at::Tensor> gradients;  ///< all parameters' gradients, as the recording leaves them
   };
   using Key = std::vector<int64_t>;  ///< everything about a micro-batch that a recording fixes
   /// Steps whose first micro-batch has the same Key.
@@ -107,10 +107,10 @@ class GraphRunner : public StepRunner {
   Event reached_;
   std::map<Key, StaticBatch> static_batches_;
   std::map<Key, Kind> kinds_;
-  Kind* kind_ = nullptr;               ///< of the current step
+  Kind* kind_ = nullptr;               ///< the current step's kind
   const Graph* pool_owner_ = nullptr;  ///< a recorded graph, whose memory pool new recordings share
   bool replaying_ = false;             ///< whether the current step is replayed
-  bool records_ = true;                ///< until memory runs out
+  bool records_ = true;                ///< false once memory has run out
   std::optional<Clock::time_point> timed_since_;
   int64_t eager_steps_ = 0, replayed_steps_ = 0;
   int64_t copies_ = 0;

@@ -32,7 +32,7 @@ class AmaxHistory {
 
   Communicator& communicator_;
   std::map<const c10::TensorImpl*, int64_t> layers_;
-  std::vector<std::string> names_;  ///< of the layers' weights
+  std::vector<std::string> names_;  ///< names of the layers' weights
   at::Tensor steps_;                ///< float32 layers × operands × length, the newest first; 0: no such step
   at::Tensor running_, largest_;    ///< layers × operands: of the running step so far; of steps_
 };

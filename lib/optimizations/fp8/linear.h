@@ -45,7 +45,7 @@ using Product = at::Tensor (*)(const ScaledMatrix& a, const ScaledMatrix& b, at:
 /// libtorch's. On CPUs only for 1 × 1 scales. With scales of rows, `sums` has no effect, and the result is rounded to
 /// bfloat16 first.
 at::Tensor product(const ScaledMatrix& a, const ScaledMatrix& b, at::ScalarType out, Sums sums);
-/// The same in float32: products of 8-bit numbers are exact there.
+/// The product in float32: products of 8-bit numbers are exact there.
 at::Tensor emulated_product(const ScaledMatrix& a, const ScaledMatrix& b, at::ScalarType out, Sums sums);
 
 // RECORD_FUNCTION labels: a layer computed in 8 bits, its backward, and a layer whose sizes do not allow that.

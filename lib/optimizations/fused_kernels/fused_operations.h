@@ -40,7 +40,7 @@ struct BlockKernels {
 /// Inputs that are not channels-last are converted. In evaluation, batch-norm is a precomputed scale and shift, each
 /// operation is one pass, and gradients must be disabled.
 std::unique_ptr<BatchNormOperations> make_fused_batch_norm(const BlockKernels& kernels);
-/// The same for the head's average pool.
+/// The head's average pool, with inputs, evaluation and gradients as in make_fused_batch_norm().
 std::unique_ptr<HeadOperations> make_fused_head(const BlockKernels& kernels);
 
 // Attention on a CPU by our kernels, where nothing else was chosen.
@@ -61,7 +61,7 @@ std::unique_ptr<LinearOperations> make_fused_linear(std::unique_ptr<LinearOperat
 
 // Classification that computes the loss and its gradient in one pass.
 
-/// The same as ClassificationTask, which it uses in evaluation.
+/// Computes what ClassificationTask does, which it uses in evaluation.
 class FusedClassificationTask : public ClassificationTask {
  public:
   FusedClassificationTask(double label_smoothing, const kernels::HeadKernels& kernels)

@@ -31,7 +31,7 @@ class DeferredGradients : public Gradients {
   void check_finite(at::Tensor& not_finite) override;
   void unscale(const at::Tensor& factor, at::Tensor& not_finite) override;
   void scale(const at::Tensor& factor) override;
-  /// In a pass of its own, with the factors so far.
+  /// Clamps in a pass of its own, with the factors so far.
   void clamp(double bound) override;
 
  private:
@@ -43,7 +43,7 @@ class DeferredGradients : public Gradients {
 
   const UpdateKernels& kernels_;
   at::Tensor like_;
-  std::optional<Measured> measured_;  ///< of this step's gradients as stored, before pending factors
+  std::optional<Measured> measured_;  ///< measured on this step's gradients as stored, before pending factors
   Pending pending_;
 };
 
@@ -100,10 +100,10 @@ using kernels::update::UpdateKernels;
 /// The parameters of a group that have a gradient in this step.
 struct Batch {
   Tensors tensors;              ///< without state
-  std::vector<size_t> indices;  ///< in the store's list
+  std::vector<size_t> indices;  ///< positions in the store's list
   Settings settings;
   float weight_decay;
-  bool is_first;  ///< of this step
+  bool is_first;  ///< the step's first batch
 };
 
 class FusedOptimizer : public Optimizer {
@@ -146,7 +146,7 @@ class FusedOptimizer : public Optimizer {
   virtual int64_t bytes_of_state() const = 0;
 
   WeightCopies copies_;
-  std::vector<ParameterSettings> settings_;  ///< by parameter
+  std::vector<ParameterSettings> settings_;  ///< one for each parameter
   std::vector<Group> groups_;
   std::optional<double> host_rate_;  ///< what was last written to the device
   at::Tensor learning_rate_;         ///< 0-dim float32 on the device
@@ -179,7 +179,7 @@ struct Moments {
 };
 
 bool has_fused_rule(const OptimizerConfig& config);
-/// For configs with has_fused_rule().
+/// Only for configs with has_fused_rule().
 std::unique_ptr<Optimizer> make_fused_rule(const UpdateKernels& kernels, const BuildContext& context);
 
 /// LARS and LAMB, whose updates need the norms of whole parameters first.

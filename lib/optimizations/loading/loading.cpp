@@ -6,7 +6,7 @@
 namespace trainopt::loading {
 namespace {
 
-constexpr double kMaxWaited = 0.9;  ///< of the copying time; above it, copies did not overlap with steps
+constexpr double kMaxWaited = 0.9;  ///< share of the copying time; above it, copies did not overlap with steps
 constexpr const char* kSynthetic = "synthetic batches are already on the device";
 
 /// Why nothing is loaded during training; null if something is.

@@ -31,7 +31,7 @@ class StageLinks {
 
   /// Waits until everything that was sent has been received, and frees it.
   void finish();
-  /// Since the last call: milliseconds that this thread waited for a neighbour. On a GPU the stream waits instead.
+  /// Milliseconds that this thread has waited for a neighbour since the last call. On a GPU the stream waits instead.
   double take_waited_ms() { return std::exchange(waited_ms_, 0.0); }
 
  private:
@@ -45,7 +45,7 @@ class StageLinks {
   int64_t stage_;
   bool announced_ = false;
   std::optional<at::ScalarType> received_type_;
-  std::deque<Sent> activations_, gradients_;  ///< on their way, oldest first
+  std::deque<Sent> activations_, gradients_;  ///< messages on their way, oldest first
   std::optional<Sent> evaluated_;             ///< the newest activation without a gradient
   double waited_ms_ = 0;
 };
@@ -55,10 +55,10 @@ class StageLinks {
 void link_stages(Model& model, const StagePlan& plan, const std::shared_ptr<StageLinks>& links);
 
 // What a runner posts into the trace, of the run so far.
-inline constexpr const char* kWaitedLabel = "pipeline.waited_ms";    ///< for neighbours, after the first step
-inline constexpr const char* kStepsLabel = "pipeline.steps_ms";      ///< of the same steps
+inline constexpr const char* kWaitedLabel = "pipeline.waited_ms";    ///< wait for neighbours, after the first step
+inline constexpr const char* kStepsLabel = "pipeline.steps_ms";      ///< time of the steps after the first
 inline constexpr const char* kInFlightLabel = "pipeline.in_flight";  ///< most micro-batches between their passes
-inline constexpr const char* kMicroBatchesLabel = "pipeline.micro_batches";  ///< of the last step
+inline constexpr const char* kMicroBatchesLabel = "pipeline.micro_batches";  ///< micro-batches in the last step
 
 /// Forwards of this stage that precede its first backward, beyond the first: with 1f1b as many as there are later
 /// stages, with gpipe all.

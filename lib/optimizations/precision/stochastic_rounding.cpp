@@ -9,8 +9,8 @@ namespace trainopt::precision {
 namespace {
 
 constexpr uint64_t kRounding = 0x726f756e64696e67;  // separates these draws from those of the initial weights
-constexpr int64_t kKeptBits = ~int64_t{0xffff};     // of float32, in bfloat16
-constexpr int64_t kPieceValues = int64_t{1} << 22;  // rounded at once: limits the temporary memory
+constexpr int64_t kKeptBits = ~int64_t{0xffff};     // bits of a float32 that bfloat16 keeps
+constexpr int64_t kPieceValues = int64_t{1} << 22;  // values rounded at once: limits the temporary memory
 
 class StochasticRounding : public WeightRounding {
  public:
@@ -62,7 +62,7 @@ constexpr int64_t kWord = 0xffffffff, kHalf = 0xffff;
 int64_t first_block(const HalvesRange& range) { return range.first / kHalves; }
 int64_t end_block(const HalvesRange& range) { return (range.first + range.count + kHalves - 1) / kHalves; }
 
-/// Of all numbers of the blocks.
+/// The numbers in `range`, from all numbers of its blocks.
 at::Tensor in_range(const at::Tensor& numbers, const HalvesRange& range) {
   return numbers.narrow(0, range.first % kHalves, range.count);
 }

@@ -31,7 +31,7 @@ struct HalvesRange {
 /// each word first.
 at::Tensor random_halves(const HalvesRange& range, uint64_t key, uint64_t step, at::Device device);
 
-/// The same numbers from tensor operations: for devices other than the CPU. Takes about a hundred operations.
+/// random_halves() from tensor operations, for devices other than the CPU. Takes about a hundred operations.
 at::Tensor random_halves_by_operations(const HalvesRange& range, uint64_t key, uint64_t step, at::Device device);
 
 }  // namespace trainopt::precision

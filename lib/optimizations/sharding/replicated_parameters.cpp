@@ -165,7 +165,7 @@ class StaleParameters : public LocalParameters {
   Communicator& communicator_;
   std::optional<c10::ScalarType> wire_type_;
   at::Tensor gradients_, sum_;  ///< flat: this step's; the previous step's, summed over all ranks
-  mutable std::unique_ptr<Exchange> pending_exchange_;  ///< of sum_
+  mutable std::unique_ptr<Exchange> pending_exchange_;  ///< exchange that sums sum_
 };
 
 }  // namespace

@@ -211,7 +211,7 @@ class ShardedParameters : public ParameterStore {
     Group* group;
     const FlatPiece* piece;
     FlatUnit::Range range;
-    int64_t number;  ///< of the piece among those of all groups, the same on every rank
+    int64_t number;  ///< the piece's number among those of all groups, the same on every rank
 
     at::Tensor of(const at::Tensor& own) const { return own.narrow(0, range.in_own, range.count); }
   };
@@ -276,10 +276,10 @@ class ShardedParameters : public ParameterStore {
   Communicator& job_;
   MachineGroups machines_;
   GradientExchanges exchanges_;
-  Communicator& communicator_;                  // between the ranks that share the parameters
+  Communicator& communicator_;                  // connects the ranks that share the parameters
   bool keeps_full_;                             // every rank keeps all parameters
   std::vector<std::unique_ptr<Group>> groups_;  // in forward order
-  int64_t pieces_ = 0;                          // of all groups together
+  int64_t pieces_ = 0;                          // pieces of all groups together
   NamedTensors parameters_;                     // this rank's pieces, flat
   std::vector<ParameterPart> parts_;            // where each of parameters_ lies
 };

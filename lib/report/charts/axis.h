@@ -15,7 +15,7 @@ double rounded(double value, int digits = 6);
 struct Range {
   double low = 0, high = 1;
   double span() const { return high - low; }
-  /// Of `value` in this range, within [0, 1].
+  /// Where `value` lies in this range, within [0, 1].
   double share(double value) const;
 };
 /// What an axis shows of values in [low, high]: a little more, and never less than their fifth digit. NaN bounds stand

@@ -148,7 +148,7 @@ namespace {
 
 struct Step {
   double from, to;
-  std::optional<std::pair<double, double>> interval;  ///< of `to`
+  std::optional<std::pair<double, double>> interval;  ///< interval of `to`
 };
 
 double usable(double factor) { return std::isfinite(factor) && factor >= 0 ? factor : 1; }

@@ -62,7 +62,7 @@ Html recipe_differences_of(const Json& result) {
   return draw(recipe_differences(at(arms, "a.recipe"), at(arms, "b.recipe")), "A", "B");
 }
 
-/// Of the arms of a rotation, each beside the first.
+/// The numerical agreement of a rotation's arms, each beside the first.
 Html numbers_of_arms(const Figures& result) {
   Html all;
   if (!result.json("arms").is_array()) return all;

@@ -6,7 +6,7 @@
 namespace trainopt::report {
 namespace {
 
-/// Without the warm-up, whose long steps would hide all differences, and with each column up to the next where steps
+/// The columns without the warm-up, whose long steps would hide all differences, each up to the next where steps
 /// between them were not recorded.
 std::vector<Column> comparable(const RunFolder& run, std::vector<Column> columns) {
   const auto warmup = static_cast<double>(run.warmup_end());
@@ -32,7 +32,7 @@ Section ranks_section(const RunFolder& run, const Place& place) {
               .unit = "ms",
               .x_title = "step",
               .rows = {}};
-  constexpr size_t kCells = 16'384;  // of the whole strip
+  constexpr size_t kCells = 16'384;  // cells in the whole strip
   const size_t each = std::max<size_t>(8, kCells / run.rank_ms.size());
   for (size_t i = 0; i < std::min(run.rank_ms.size(), kCells / 8); ++i)
     chart.rows.push_back({run.rank_ms[i].name, comparable(run, merged(run.rank_ms[i].columns.columns(), each))});

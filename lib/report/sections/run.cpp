@@ -33,7 +33,7 @@ Html status_line(const RunFolder& run, const Figures& summary, bool running) {
                  summary.text("status") + (summary.json("status") == "failed" ? ": " : " ") + summary.text("reason"));
 }
 
-/// Of the records, while there is no summary.
+/// A figure from the records, while there is no summary.
 Html last_recorded(const RunFolder& run, const Figures& summary, Metric metric, const char* name, NumberText text) {
   const auto& value = run.steps.last(metric);
   return figure(summary.prefix() + "last." + name, value ? Json(*value) : Json(),

@@ -52,8 +52,8 @@ class ArchiveWriter {
   Json& values() { return values_; }
   const Json& values() const { return values_; }
   const Json& lists() const { return lists_; }
-  int64_t bytes() const;                                 ///< of all tensors
-  int64_t bytes_under(const std::string& prefix) const;  ///< of tensors whose name starts with `prefix`
+  int64_t bytes() const;                                 ///< all tensors' bytes
+  int64_t bytes_under(const std::string& prefix) const;  ///< bytes of tensors whose name starts with `prefix`
   bool has_under(const std::string& prefix) const;
 
  private:

@@ -74,7 +74,7 @@ size_t MemoryRecorder::index_of(MemoryLabel label) {
   if (is_backward(label))
     label.unit = backward_unit_;
   else if (is_forward(label))
-    backward_unit_ = nullptr;  // that of the micro-batch before
+    backward_unit_ = nullptr;  // it belonged to the micro-batch before
   const auto known = std::find(labels_.begin(), labels_.end(), label);
   if (known != labels_.end()) return static_cast<size_t>(known - labels_.begin());
   labels_.push_back(label);

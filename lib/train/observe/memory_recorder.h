@@ -26,9 +26,9 @@ std::string_view name_of(MemoryUse use);
 
 /// Bytes of live tensors by what they are for.
 struct MemoryBreakdown {
-  std::array<int64_t, kMemoryUses.size()> bytes{};  ///< by MemoryUse
+  std::array<int64_t, kMemoryUses.size()> bytes{};  ///< indexed by MemoryUse
   std::vector<std::pair<std::string, int64_t>>
-      activations;  ///< of each unit, in the model's order; "loss" is what the task adds
+      activations;  ///< each unit's bytes, in the model's order; "loss" is what the task adds
 
   int64_t& operator[](MemoryUse use) { return bytes[static_cast<size_t>(use)]; }
   int64_t operator[](MemoryUse use) const { return bytes[static_cast<size_t>(use)]; }
@@ -64,18 +64,18 @@ class MemoryRecorder : public MemoryListener {
   void begin_step(int64_t step);
   /// Files the memory of these tensors under `use`, in the running step's peak too.
   void relabel(const std::vector<at::Tensor>& tensors, MemoryUse use);
-  /// Of the running step, so far.
+  /// The running step's peak so far.
   MemoryPeak peak() const;
-  /// The same by label.
+  /// That peak's bytes under each label.
   std::vector<std::pair<MemoryLabel, int64_t>> peak_by_label() const;
-  /// Of this moment.
+  /// What is live now.
   MemoryBreakdown live() const;
 
   /// Live memory, allocated since the recorder began.
   struct Block {
     int64_t bytes;
     size_t label;       ///< index into labels
-    int64_t step;       ///< that had last begun when it was allocated
+    int64_t step;       ///< the last step that had begun when it was allocated
     uint64_t sequence;  ///< orders allocations and peaks
   };
   /// A copy of what is live, for analysis.
@@ -83,7 +83,7 @@ class MemoryRecorder : public MemoryListener {
     std::vector<MemoryLabel> labels;
     std::unordered_map<const void*, Block> blocks;
     int64_t first_step = 0, last_step = 0;
-    int64_t live_bytes = 0;  ///< with what was live before the recorder began
+    int64_t live_bytes = 0;  ///< includes what was live before the recorder began
   };
   Contents contents() const;
   /// The latest events, oldest first.
@@ -110,7 +110,7 @@ class MemoryRecorder : public MemoryListener {
   int64_t live_ = 0, first_step_ = 0, step_ = 0;
   uint64_t sequence_ = 0;
 
-  int64_t peak_ = 0;  ///< of the running step
+  int64_t peak_ = 0;  ///< the running step's peak
   uint64_t peak_sequence_ = 0;
   size_t peak_label_ = 0;
   std::vector<int64_t> peak_totals_;

@@ -101,7 +101,7 @@ void StepPhases::move_to(PendingRecord& record) {
 namespace {
 
 constexpr int64_t kStepsPerLeakSearch = 10;
-constexpr int64_t kFirstSteps = 10;  ///< in which memory is still being laid out
+constexpr int64_t kFirstSteps = 10;  ///< steps in which memory is still being laid out
 
 class MemoryLabelledUnit : public WrappedUnit {
  public:
@@ -169,7 +169,7 @@ void StepMemory::out_of_memory(int64_t step, c10::Device device, StepTrace& trac
   trace.memory = recorder_->peak();
   if (!whole_run_) return;
   const auto file = fmt::format("{}-step{}-out-of-memory.pickle", snapshots_, step);
-  if (kind_of(file) != PathKind::absent) return;  // of the step's first attempt, with the largest micro-batches
+  if (kind_of(file) != PathKind::absent) return;  // the step's first attempt, with the largest micro-batches, wrote it
   try {
     find_leaks(trace);
     write_memory_snapshot(file, device, recorder_);

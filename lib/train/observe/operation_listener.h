@@ -23,8 +23,8 @@ enum class ListensFor { receipts, waits, anomalies };
 
 /// What a listener hears besides operations and labels.
 struct AlsoHeard {
-  bool outputs = false;         ///< of operations
-  bool backward_nodes = false;  ///< without inputs: holding them would make backward copy gradients
+  bool outputs = false;         ///< operations' outputs
+  bool backward_nodes = false;  ///< nodes without inputs: holding them would make backward copy gradients
 };
 
 /// Listens to this thread, and to the backward threads that it starts, during its lifetime.

@@ -126,10 +126,10 @@ class RecordingProfiler : public StepProfiler {
   at::Device device_;
   Communicator& communicator_;
   std::filesystem::path folder_;
-  int64_t steps_ = 0;  ///< begun in this process
-  int64_t saved_ = 0;  ///< recordings
+  int64_t steps_ = 0;  ///< steps begun in this process
+  int64_t saved_ = 0;  ///< recordings saved
   std::optional<ProfilerRecording> recording_;
-  std::optional<int64_t> first_step_;  ///< of the recording in progress
+  std::optional<int64_t> first_step_;  ///< first step of the recording in progress
   std::string label_name_;
   std::unique_ptr<TraceRange> label_;
 };

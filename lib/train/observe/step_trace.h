@@ -69,29 +69,29 @@ struct StepTrace {
   Operations operations;
 
   BackendSettings backend;            ///< libtorch's settings during the step
-  BatchSourceStats loader;            ///< of the step; `threads` and `thread_starts` of the run so far, `copies` since
+  BatchSourceStats loader;            ///< the step's; `threads` and `thread_starts` of the run so far, `copies` since
                                       ///< the batches were opened
   CachingAllocator::Stats allocator;  ///< requests during the step, bytes held at its end; zeros if none is installed
   MemoryStats device_memory;          ///< at the step's end; counts and peaks of the process so far; zeros on the CPU
-  std::string device_allocator_settings;  ///< of libtorch's allocator for the device (device_allocator.h)
+  std::string device_allocator_settings;  ///< settings of libtorch's allocator for the device (device_allocator.h)
   double float32_product_error =
       0;                           ///< float32_product_error() before the step; 0: not measured (full float32, or CPU)
   int64_t page_faults = 0;         ///< minor page faults (no disk access) of the process during the step
-  int64_t later_steps = 0;         ///< of this process, without the first ten, in which memory is still being laid out
-  int64_t later_page_faults = 0;   ///< in these steps
+  int64_t later_steps = 0;         ///< this process's, without the first ten, in which memory is still being laid out
+  int64_t later_page_faults = 0;   ///< page faults in these steps
   int64_t parameters = 0;          ///< number of tensors that this rank updates
   int64_t gradients_at_start = 0;  ///< number of gradients that existed before the step's first backward
-  int64_t parameter_bytes = 0, gradient_bytes = 0, optimizer_bytes = 0;  ///< held by this rank
-  double sent_bytes = 0;            ///< by this rank in the step's collectives, computed with wire_bytes()
-  double across_bytes = 0;          ///< of these, in collectives between ranks of which each is on another machine
-  int64_t largest_micro_batch = 0;  ///< in samples, of the run so far; before a pipeline divides it
+  int64_t parameter_bytes = 0, gradient_bytes = 0, optimizer_bytes = 0;  ///< bytes held by this rank
+  double sent_bytes = 0;            ///< bytes sent by this rank in the step's collectives, computed with wire_bytes()
+  double across_bytes = 0;          ///< part of them in collectives between ranks of which each is on another machine
+  int64_t largest_micro_batch = 0;  ///< samples in the largest of the run so far, before a pipeline divides it
 
-  MemoryPeak memory;                                    ///< of the step; step 0 if no recorder was there
-  std::vector<MemorySpike> memory_spikes;               ///< of the run so far
-  std::vector<MemoryLeak> memory_leaks;                 ///< of the run so far; searched for every ten steps
+  MemoryPeak memory;                                    ///< the step's peak; step 0 if no recorder was there
+  std::vector<MemorySpike> memory_spikes;               ///< spikes of the run so far
+  std::vector<MemoryLeak> memory_leaks;                 ///< leaks of the run so far; searched for every ten steps
   std::optional<std::vector<HiddenWait>> hidden_waits;  ///< null: not looked for (debug.find_syncs)
 
-  /// Numbers that parts post under their own labels, of the run so far.
+  /// Numbers of the run so far that parts post under their own labels.
   std::map<std::string, double, std::less<>> counts;
 
   /// Number of calls of operations with this name, or that `chosen` accepts.

@@ -76,7 +76,7 @@ class LoopOptimizer : public Optimizer {
         in.parameter_norm = both[0], in.measured_norm = both[1];
       }
       const at::Tensor direction = rule_->direction(in);
-      in.gradient.reset();  // of a bfloat16 parameter it is a copy
+      in.gradient.reset();  // a bfloat16 parameter's gradient is a copy
       apply(direction, i, parameter, skip_update);
     }
     if (!orthogonal_.empty()) update_orthogonal(all, skip_update);
@@ -131,7 +131,7 @@ class LoopOptimizer : public Optimizer {
                              }});
   }
 
-  /// In double, because squares of float norms may leave the range.
+  /// The norm in double, because squares of float norms may leave the range.
   static at::Tensor norm_of(const at::Tensor& values) {
     return at::linalg_vector_norm(values, 2, std::nullopt, /*keepdim=*/false, at::kDouble);
   }
@@ -155,7 +155,7 @@ class LoopOptimizer : public Optimizer {
 
   std::unique_ptr<UpdateRule> rule_;
   std::unique_ptr<WeightRounding> rounding_;
-  std::vector<ParameterSettings> settings_;  ///< by parameter
+  std::vector<ParameterSettings> settings_;  ///< one for each parameter
   std::set<std::string> orthogonal_;         ///< names of the parameters with that setting, on any rank
   double learning_rate_;
   std::vector<ParameterState> states_;

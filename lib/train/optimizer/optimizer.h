@@ -101,8 +101,8 @@ double base_learning_rate(const OptimizerConfig& config);
 /// Minibatch SGD" (2017), for linear; Krizhevsky, "One weird trick" (2014), for sqrt.
 double learning_rate_factor(const OptimizerConfig& config, int64_t step_samples);
 
-/// Those of each of the store's parameters. A name that `settings` lacks has the recipe's learning rate and weight
-/// decay.
+/// The settings of each of the store's parameters. A name that `settings` lacks has the recipe's learning rate and
+/// weight decay.
 std::vector<ParameterSettings> settings_by_parameter(const OptimizerConfig& config, const ParameterStore& parameters,
                                                      const std::map<std::string, ParameterSettings>& settings);
 

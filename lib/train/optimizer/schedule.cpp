@@ -21,11 +21,11 @@ struct Position {
   double base;     ///< learning rate of the recipe
 
   double count() const { return static_cast<double>(n); }
-  /// Of a schedule with an end: from 0 to 1.
+  /// The share of a schedule with an end that has passed: from 0 to 1.
   double part() const { return std::min(1.0, count() / static_cast<double>(std::max<int64_t>(1, length))); }
 };
 
-/// From 1 at part 0 to 0 at part 1.
+/// Falls from 1 at part 0 to 0 at part 1.
 double half_cosine(double part) { return 0.5 * (1.0 + std::cos(std::numbers::pi * part)); }
 
 double between(double start, double end, double part, AnnealStrategy strategy) {

@@ -21,8 +21,8 @@ class Schedule {
   /// config.interval is epoch. Throws UserError if the schedule's phases do not fit into its length.
   Schedule(const SchedulerConfig& config, double base_learning_rate, int64_t total_steps, int64_t steps_per_epoch = 1);
 
-  /// Of step `step`, counted from 1. After its end a schedule keeps its last values. Throws UserError(diverged) if the
-  /// learning rate is larger than float32 can hold.
+  /// The values in step `step`, counted from 1. After its end a schedule keeps its last values. Throws
+  /// UserError(diverged) if the learning rate is larger than float32 can hold.
   Values at(int64_t step) const;
 
  private:

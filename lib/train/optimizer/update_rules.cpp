@@ -98,7 +98,7 @@ class MomentsRule : public UpdateRule {
 
   Config config_;
   UpdateCount updates_;
-  at::Tensor bias1_, bias2_root_;  ///< of the current update
+  at::Tensor bias1_, bias2_root_;  ///< bias corrections in the current update
 };
 
 /// NAdam (Dozat 2016), as torch.optim.NAdam.
@@ -134,7 +134,7 @@ class NAdamRule : public MomentsRule<NAdamConfig> {
   }
 
  private:
-  at::Tensor product_;                   ///< of the momenta of all updates so far
+  at::Tensor product_;                   ///< product of the momenta of all updates so far
   at::Tensor of_gradient_, of_average_;  ///< weights in the current update
 };
 
@@ -186,7 +186,7 @@ class AdagradRule : public UpdateRule {
  private:
   AdagradConfig config_;
   UpdateCount updates_;
-  at::Tensor divisor_;  ///< of the current update's rate
+  at::Tensor divisor_;  ///< divides the current update's rate
 };
 
 /// Lion (Chen et al. 2023, algorithm 2), as timm's.

@@ -19,7 +19,7 @@ struct RuleInput {
   std::vector<at::Tensor> state;  ///< one for each of UpdateRule::state()
   at::Tensor skip_update;         ///< 0-dim; 1: the state must not change; undefined: 0
   double learning_rate;
-  /// Of a rule that measures(): 0-dim 2-norms of the whole parameter and of what measured() returned. Undefined until
+  /// 0-dim 2-norms of the whole parameter and of what measured() returned, for a rule that measures(). Undefined until
   /// all parameters are measured.
   at::Tensor parameter_norm = {}, measured_norm = {};
 };
@@ -46,7 +46,7 @@ class UpdateRule {
   virtual at::Tensor measured(const RuleInput&) const { return {}; }
   virtual at::Tensor direction(const RuleInput&) const = 0;
 
-  // Of parameters with ParameterSettings::orthogonal, in place of measured() and direction():
+  // Parameters with ParameterSettings::orthogonal use these in place of measured() and direction():
   /// Changes the state. This rank's part of a tensor of the parameter's shape.
   virtual at::Tensor part_of_whole(const RuleInput&) const { return {}; }
   /// The direction of the parameter, which is at least 2-D, from that whole tensor.

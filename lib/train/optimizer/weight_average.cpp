@@ -65,7 +65,7 @@ class AveragedWeights : public WeightAverage {
   }
 
  private:
-  /// Of counts, which are not averaged, in their own type.
+  /// Zeros in at least float32; counts, which are not averaged, keep their own type.
   static at::Tensor wide_zeros_like(const at::Tensor& tensor) {
     const at::ScalarType type =
         tensor.is_floating_point() ? at::promoteTypes(tensor.scalar_type(), at::kFloat) : tensor.scalar_type();
@@ -95,9 +95,9 @@ class AveragedWeights : public WeightAverage {
   ParameterStore& store_;
   const int64_t& steps_done_;
   NamedTensors buffers_;
-  at::Tensor count_;  ///< of averaged steps; on the device, because only the device knows whether one is skipped
+  at::Tensor count_;  ///< averaged steps; on the device, because only the device knows whether one is skipped
   std::vector<at::Tensor> averages_, buffer_averages_;
-  std::vector<at::Tensor> own_values_;  ///< between begin_use() and end_use(): of parameters, then buffers
+  std::vector<at::Tensor> own_values_;  ///< values of parameters, then buffers, between begin_use() and end_use()
 };
 
 }  // namespace
