@@ -5,11 +5,11 @@
 
 namespace trainopt {
 
-/// The one signal that helper threads do not block: it asks for their stack (metrics/thread_stacks.h).
+/// The one signal that helper threads do not block: it asks for their stack (run/watchdog.h).
 inline int stack_signal() { return SIGRTMIN + 8; }
 
 /// While the object lives, threads that this thread starts block every signal except stack_signal() and SIGBUS, which
-/// is for the thread that read what is not there: blocked, it would end the process (mapped_file.h).
+/// is for the thread that read what is not there: blocked, it would end the process (files/mapped_file.h).
 class BlockedSignals {
  public:
   BlockedSignals() {

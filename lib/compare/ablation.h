@@ -56,7 +56,7 @@ struct SwitchRow {
   std::vector<std::string> needs;  ///< switches that had to be on with it (alone), or off with it (in the stack)
   Gain alone, in_stack;
   std::optional<Interaction> interaction;  ///< the strongest that was measured
-  std::optional<Share> share;       ///< its share of the total (attribution.h); null: not both gains were measured
+  std::optional<Share> share;       ///< its share of the total (output/remarks.h); null: not both gains were measured
   std::optional<double> one_off_s;  ///< extra time to the first step with it: mean difference over pairs
   std::optional<int64_t> break_even_step;  ///< step after which the one-off cost is recovered; null: never, or unknown
   std::optional<double> memory_mib;        ///< extra peak memory of the process with it: mean difference over pairs

@@ -108,12 +108,13 @@ struct PackedOptions {
   const ImageDataset* training = nullptr;      ///< the data set whose classes it must have; null: any
   std::shared_ptr<DataFiles> files = nullptr;  ///< null: local ones
 };
-/// packed: a file that `trainopt data pack` wrote (packed/packed_file.h), or a folder with all files of one packing.
-/// Throws UserError(data) for files that are missing, damaged or of different packings.
+/// packed: a file that `trainopt data pack` wrote (formats/packed/packed_file.h), or a folder with all files of one
+/// packing. Throws UserError(data) for files that are missing, damaged or of different packings.
 std::shared_ptr<const ImageDataset> open_packed(const std::string& path, const PackedOptions& options);
 
-/// tar: a tar file in WebDataset's convention (tar/tar_index.h), or a folder of *.tar files. There are as many classes
-/// as the largest label says. Throws UserError(data) for files that are damaged or do not follow the convention.
+/// tar: a tar file in WebDataset's convention (formats/tar/tar_index.h), or a folder of *.tar files. There are as many
+/// classes as the largest label says. Throws UserError(data) for files that are damaged or do not follow the
+/// convention.
 std::shared_ptr<const ImageDataset> open_tar(const std::string& path, DecodeKind decode,
                                              std::shared_ptr<DataFiles> files = nullptr);
 
@@ -127,8 +128,8 @@ struct ParquetOptions {
   std::shared_ptr<DataFiles> files = nullptr;
 };
 /// parquet: a file or a folder of *.parquet files, with images in one column and labels in another
-/// (parquet/parquet_file.h). Samples are in the order of rows and of files. Throws UserError(data) for files that are
-/// damaged or have no such columns, and if this build or this machine has no Arrow.
+/// (formats/parquet/parquet_file.h). Samples are in the order of rows and of files. Throws UserError(data) for files
+/// that are damaged or have no such columns, and if this build or this machine has no Arrow.
 std::shared_ptr<const ImageDataset> open_parquet(const std::string& path, const ParquetOptions& options);
 
 /// Opens images without a recipe: a *.pack, *.tar or *.parquet file or a folder of them, CIFAR-10's binary files, or a

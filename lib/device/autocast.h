@@ -11,7 +11,7 @@
 namespace trainopt {
 
 /// libtorch has no autocast for meta tensors. Theirs is that of out-of-tree devices, which this program has none of:
-/// while it is enabled, this dispatch key is added to every call (meta_kernels.cpp handles it).
+/// while it is enabled, this dispatch key is added to every call (meta_device.cpp handles it).
 inline constexpr c10::DispatchKey kMetaAutocastKey = c10::DispatchKey::AutocastPrivateUse1;
 
 /// The type that autocast casts to on this kind of device; null while autocast is disabled.

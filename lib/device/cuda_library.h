@@ -1,6 +1,6 @@
 // What needs CUDA is a library of its own, libtrainopt_cuda.so (lib/cuda): the folders named cuda and the GPU kernels.
 // The program links no CUDA library, because each command would load them all. It calls what the library's table holds
-// (cuda_table.h). The functions that do so are declared where they belong, in facts.h, graph.h, kernels/*/launch.h and
+// (cuda_table.h). The functions that do so are declared where they belong, in device.h, graph.h, kernels/*/launch.h and
 // so on, with what holds without the library.
 #pragma once
 

@@ -34,13 +34,13 @@ class UpdateLaunches;
 
 /// Each has the name of the function that calls it; cuda_update_launches is called by kernels::update::cuda_launches().
 struct CudaTable {
-  // facts.h, device.h, gpu_error.h
+  // device.h, gpu_error.h
   decltype(trainopt::start_cuda)* start_cuda;
   decltype(trainopt::gpu_facts)* gpu_facts;
   decltype(trainopt::start_error)* start_error;
   decltype(trainopt::open_gpu)* open_gpu;
   decltype(trainopt::gpu_fault)* gpu_fault;
-  // graph.h, memory_snapshot.h, sync_reports.h, trace_range.h
+  // graph.h, memory.h, sync_reports.h, trace_range.h
   decltype(trainopt::make_graph)* make_graph;
   decltype(trainopt::record_gpu_memory_history)* record_gpu_memory_history;
   decltype(trainopt::end_gpu_memory_history)* end_gpu_memory_history;
@@ -48,7 +48,7 @@ struct CudaTable {
   decltype(trainopt::set_sync_warnings)* set_sync_warnings;
   decltype(trainopt::begin_nvtx_range)* begin_nvtx_range;
   decltype(trainopt::end_nvtx_range)* end_nvtx_range;
-  // comm/backends.h
+  // comm/process_groups.h
   c10::intrusive_ptr<c10d::Backend> (*make_nccl)(const c10::intrusive_ptr<c10d::Store>& store, int rank, int ranks,
                                                  double timeout_s);
   // kernels/*/launch.h

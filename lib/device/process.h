@@ -13,7 +13,7 @@ namespace trainopt {
 
 struct ProcessSettings {
   std::optional<int> num_threads;  ///< threads of CPU operations (OpenMP); null: libtorch's choice
-  bool caching_allocator = false;  ///< allocate CPU tensors with a CachingAllocator (caching_allocator.h)
+  bool caching_allocator = false;  ///< allocate CPU tensors with a CachingAllocator (device_allocator.h)
   bool huge_pages = true;          ///< for the CachingAllocator's blocks
   bool deterministic = false;  ///< give cuBLAS a workspace that makes it reproducible; must be set before cuBLAS starts
   std::map<std::string, std::string> environment;  ///< environment variables that libraries read on start-up

@@ -73,7 +73,7 @@ class Sinks {
         int64_t resumed_after = 0, int64_t ranks = 1);
 
   void write(const StepRecord& row);
-  // Passed on to every sink (sink.h).
+  // Passed on to every sink.
   void run_began(const Json& recipe, const std::string& recipe_yaml);
   void evaluated(int64_t step, const Json& evaluation);
   void run_ended(const Json& summary);

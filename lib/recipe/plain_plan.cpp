@@ -55,7 +55,7 @@ ChosenDevice choose_device(const std::string& wanted, const Machine& machine, co
   return {at::Device(at::kCUDA, static_cast<at::DeviceIndex>(index)), "set in the recipe"};
 }
 
-/// Ranks are ordered by stage first (train/rank_groups.h).
+/// Ranks are ordered by stage first (train/ranks.h).
 RankPosition replica_of(const RankPosition& position, int64_t stages) {
   if (position.ranks == 1 || stages == 1) return position;
   if (position.ranks % stages != 0)

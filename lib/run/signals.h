@@ -6,9 +6,9 @@
 
 namespace trainopt {
 
-/// 0 until a stop is asked for, then the signal's number or a reason of base/stop_reasons.h.
+/// 0 until a stop is asked for, then the signal's number or a reason of base/signals.h.
 const std::atomic<int>& stop_signal();
-/// Asks for a stop for this reason of base/stop_reasons.h, unless one has been asked for.
+/// Asks for a stop for this reason of base/signals.h, unless one has been asked for.
 void request_stop(int reason);
 /// Set by SIGUSR2; cleared by whoever saves the checkpoint.
 std::atomic<bool>& save_request();

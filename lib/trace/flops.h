@@ -22,7 +22,7 @@ int64_t flops_of(std::string_view operation, std::string_view shapes, const std:
 
 enum class TensorCores : uint8_t { yes, no, unknown };
 
-/// The first rule that matches decides (tensor_cores.cpp); no rule: unknown. A name is not a measurement: a kernel can
+/// The first rule that matches decides; no rule: unknown. A name is not a measurement: a kernel can
 /// hide its instructions behind any name.
 TensorCores uses_tensor_cores(std::string_view kernel);
 

@@ -24,7 +24,7 @@ struct Machine {
   int sm = 0;       ///< its compute capability, 90 for sm_90; 0 without a GPU
   int64_t gpu_memory_bytes = 0;
   std::string gpu_uuid;
-  std::string gpu_trouble;  ///< why no GPU, or not the one described here, can be used (metrics/gpu_trouble.h)
+  std::string gpu_trouble;  ///< why no GPU, or not the one described here, can be used (metrics/hardware/gpu_trouble.h)
   std::string gpu_caution;  ///< what a user of the GPU described here should know
   GpuEvidence evidence;     ///< what these sentences come from
   Variables variables;      ///< environment variables AWS_… and HOME, for data in object storage

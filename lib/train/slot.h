@@ -21,7 +21,7 @@
 
 namespace trainopt {
 
-struct BuildContext;  // train/build_context.h: inputs for building parts
+struct BuildContext;  // inputs for building parts, below
 
 template <class Part>
 class Slot {

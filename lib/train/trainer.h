@@ -57,7 +57,7 @@ struct RunOutcome {
   double evaluation_s = 0;  ///< time of all evaluations, including before a resume
   double training_s = 0;    ///< time to the end of the last step, without evaluations; includes time before a resume
   std::optional<LoaderWork> loading;           ///< this process's, to the end of its last step; null without a loader
-  int stopped_by_signal = 0;                   ///< or a reason of base/stop_reasons.h
+  int stopped_by_signal = 0;                   ///< or a reason of base/signals.h
   std::optional<EvaluationResult> evaluation;  ///< the last one
   std::optional<TargetReached> target;         ///< set once an evaluation has found train.target
   StepTrace trace;                             ///< the observed step's trace, and counts over the run
@@ -108,12 +108,10 @@ class Trainer {
   const RunOutcome& outcome() const { return outcome_; }
 
  private:
-  // trainer_build.cpp
   Trainer(Plan plan, RunListener& listener, const std::atomic<int>& stop_signal, CheckpointWriter* checkpoints,
           std::shared_ptr<Communicator> communicator, MemoryRecorder* memory);
   void build(const std::filesystem::path& run_dir, const Persistence& persistence);
 
-  // trainer.cpp: the loop
   struct MicroBatchResults;
   void train();
   void take_step();
@@ -130,7 +128,6 @@ class Trainer {
   void add_storage(const std::optional<StorageUse>& now, PendingRecord& record);
   void forget_storage();
 
-  // trainer_evaluation.cpp
   bool evaluation_due() const;
   void evaluate();
   void note_target(double training_s);  ///< notes the target if the last evaluation has found it
@@ -145,9 +142,8 @@ class Trainer {
   std::optional<EvaluationResult> evaluate_within_memory(
       const std::function<std::optional<EvaluationResult>()>& evaluated);
 
-  void run_largest_batch();  ///< trainer_warm_up.cpp
+  void run_largest_batch();
 
-  // trainer_gpu_fault.cpp
   /// Tells the listener, and remembers for a GPU fault's message, what comes now.
   void at(const char* stage);
   void or_gpu_lost(const std::function<void()>& work);

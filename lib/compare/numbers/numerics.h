@@ -76,10 +76,10 @@ struct TensorAgreement {
   bool within_tolerance() const { return beyond == 0; }
 };
 
-/// Both arms start from the same weights and see the same batches. Tolerances come from a third training, A's twin
-/// (numerics_yardstick.h): a difference well beyond the twin's is neither rounding nor training noise. Tensors are
-/// judged individually only with the perturbed twin: those of another seed differ too much. The factors and minimum
-/// tolerances are in numerics.cpp and numerics_tolerance.cpp.
+/// Both arms start from the same weights and see the same batches. Tolerances come from a third training, A's twin:
+/// a difference well beyond the twin's is neither rounding nor training noise. Tensors are judged individually only
+/// with the perturbed twin: those of another seed differ too much. The factors and minimum tolerances are in
+/// numerics.cpp.
 struct Numerics {
   std::string not_comparable;  ///< the reason; empty: comparable
   Yardstick yardstick = Yardstick::perturbed;

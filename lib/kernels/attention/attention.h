@@ -16,7 +16,7 @@
 
 namespace trainopt::kernels {
 
-// RECORD_FUNCTION labels of the differentiable form (attention/autograd.h), forward and backward.
+// RECORD_FUNCTION labels of the differentiable form, forward and backward.
 inline constexpr const char *kAttentionLabel = "trainopt::fused_attention",
                             *kAttentionGradientLabel = "trainopt::fused_attention_backward";
 

@@ -13,7 +13,7 @@
 
 namespace trainopt::kernels {
 
-// RECORD_FUNCTION labels of the differentiable form (gelu/autograd.h), forward and backward.
+// RECORD_FUNCTION labels of the differentiable form, forward and backward.
 inline constexpr const char *kGeluLabel = "trainopt::fused_gelu", *kGeluGradientLabel = "trainopt::fused_gelu_backward";
 
 enum class Gelu { exact, tanh };

@@ -13,7 +13,7 @@
 
 namespace trainopt::kernels {
 
-// RECORD_FUNCTION labels of the differentiable forms (head/autograd.h), forward and backward.
+// RECORD_FUNCTION labels of the differentiable forms, forward and backward.
 inline constexpr const char *kAveragePoolLabel = "trainopt::fused_average_pool",
                             *kAveragePoolGradientLabel = "trainopt::fused_average_pool_backward";
 inline constexpr const char *kCrossEntropyLabel = "trainopt::fused_cross_entropy",

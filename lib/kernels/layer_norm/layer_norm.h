@@ -17,7 +17,7 @@
 
 namespace trainopt::kernels {
 
-// RECORD_FUNCTION labels of the differentiable forms (layer_norm/autograd.h), forward and backward.
+// RECORD_FUNCTION labels of the differentiable forms, forward and backward.
 inline constexpr const char *kLayerNormLabel = "trainopt::fused_layer_norm",
                             *kLayerNormGradientLabel = "trainopt::fused_layer_norm_backward";
 

@@ -18,7 +18,7 @@
 
 namespace trainopt::kernels {
 
-// RECORD_FUNCTION labels of the differentiable form (linear_cross_entropy/autograd.h), forward and backward; none is
+// RECORD_FUNCTION labels of the differentiable form, forward and backward; none is
 // posted without gradients. The first has the inputs rows, classes, number of pieces, bytes of their buffer, and
 // plain_bytes().
 inline constexpr const char *kLinearCrossEntropyLabel = "trainopt::linear_cross_entropy",

@@ -14,7 +14,7 @@
 
 namespace trainopt::kernels {
 
-// RECORD_FUNCTION labels of the differentiable forms (norm/autograd.h, pool/autograd.h), forward and backward.
+// RECORD_FUNCTION labels of the differentiable forms (here and in pool/pool.h), forward and backward.
 inline constexpr const char *kNormLabel = "trainopt::fused_batch_norm",
                             *kNormGradientLabel = "trainopt::fused_batch_norm_backward";
 

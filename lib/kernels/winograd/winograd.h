@@ -8,7 +8,7 @@
 
 namespace trainopt::kernels::winograd {
 
-// RECORD_FUNCTION labels of the differentiable form (winograd/autograd.h), forward and backward. Each has the input of
+// RECORD_FUNCTION labels of the differentiable form, forward and backward. Each has the input of
 // the convolution as its argument.
 inline constexpr const char *kConvolutionLabel = "trainopt::winograd_convolution",
                             *kConvolutionGradientLabel = "trainopt::winograd_convolution_backward";

@@ -55,7 +55,7 @@ namespace trainopt::amp {
 
 // Convolutions on 16-bit tensors for CPUs without 16-bit instructions.
 
-/// Labels posted with the input, as train/step_trace.h requires for convolutions.
+/// Labels posted with the input, as train/observe/step_trace.h requires for convolutions.
 inline constexpr const char *kConvolutionLabel = "trainopt::float32_convolution",
                             *kConvolutionGradientLabel = "trainopt::float32_convolution_backward";
 

@@ -1,5 +1,5 @@
 // What updates the weights. make_loop_optimizer() gives the plain part, which is the reference for faster ones: it
-// applies a rule of train/update_rules.h to one parameter after another.
+// applies a rule of update_rules.h to one parameter after another.
 #pragma once
 
 #include "train/checkpoint/archive.h"

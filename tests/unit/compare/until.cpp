@@ -12,9 +12,7 @@ namespace {
 UntilRun arrived(double seconds, int64_t steps) {
   return {.time = {.seconds = seconds, .reached = true}, .steps = steps, .samples = 8 * steps, .resolution = 10};
 }
-UntilRun diverged() {
-  return {.time = {.seconds = std::numeric_limits<double>::infinity()}, .diverged = true};
-}
+UntilRun diverged() { return {.time = {.seconds = std::numeric_limits<double>::infinity()}, .diverged = true}; }
 
 UntilResult result_of(std::vector<std::array<UntilRun, 2>> runs) {
   UntilResult result;

@@ -9,7 +9,8 @@ namespace {
 
 TuningStep kept_step() {
   TuningStep step;
-  step.candidate = {.what = "load with more threads", .change = {"data.num_workers=4"}, .estimate = 1.2, .evidence = ""};
+  step.candidate = {
+      .what = "load with more threads", .change = {"data.num_workers=4"}, .estimate = 1.2, .evidence = ""};
   step.trial = {.verdict = Verdict::pays, .ratio = 1.25, .interval = Interval{1.2, 1.3}};
   step.level = 0.98;
   step.kept = true;
