@@ -11,6 +11,8 @@ import tempfile
 from pathlib import Path
 
 from lengths import PLANTED, SOURCES, check_lengths, check_subjects
+from rooms import PLANTED as PLANTED_ROOMS
+from rooms import check_rooms
 
 TEXTS = SOURCES | {".py", ".sh", ".txt", ".cmake", ".yaml", ".json", ".md", ".supp", ".dict", ".toml", ""}
 # Headers under torch/ that are needed and cheap; the umbrella header torch/torch.h and the torch::nn/optim/data API are
@@ -38,6 +40,8 @@ PLAIN_WORDS = {"attention", "loading", "precision", "sharding"}
 # Settings and classes of a module that share a name with an optimization.
 SAME_WORD = {"lib/device/": {"tf32", "cudnn_benchmark", "cuda_graph"}, "lib/roofline/": {"tf32"}}
 LIBTORCH_WORDS = re.compile(r"\b(at|aten|c10|torch)::[\w:]+|<(ATen|c10|torch)/[^>]+>")
+# A comment that begins with what it lacks: "/// Of one sample.", "///< the same by label".
+SUBJECTLESS = re.compile(r"//(/<|/)?\s*(of|the same|that of|those of)\b", re.IGNORECASE)
 STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
 
 
@@ -97,11 +101,19 @@ def check_include(path, quote, header, modules):
             yield f"only {name} may include {header} (lib/README.md)"
 
 
+def begins_without_subject(line, before):
+    """`before`: the line above. The second line of a comment may begin with any word."""
+    code = STRING.sub('""', line)
+    found = SUBJECTLESS.search(code)
+    return bool(found) and not ("//" in before and not code[: found.start()].strip())
+
+
 def check_file(path, text, modules):
     """Yields (line number, problem)."""
     yield from check_lengths(path, text)
     source = Path(path).suffix in SOURCES
     in_library = path.startswith("lib/") and source
+    before = ""
     for number, line in enumerate(text.splitlines(), 1):
         if UNFINISHED.search(line):
             yield number, "unfinished: " + line.strip()
@@ -114,6 +126,9 @@ def check_file(path, text, modules):
         if source and (include := INCLUDE.match(line)):
             for problem in check_include(path, *include.groups(), modules):
                 yield number, problem
+        if path.startswith(("lib/", "app/")) and source and begins_without_subject(line, before):
+            yield number, "a comment without a subject: " + line.strip()
+        before = line
 
 
 def optimization_names(top, paths):
@@ -164,6 +179,7 @@ def check_tree(top, paths):
             continue
         for number, problem in [*check_file(path, text, modules), *check_names(path, text, names)]:
             yield f"{path}:{number}: {problem}"
+    yield from check_rooms(top, paths)
 
 
 def files_of(top):
@@ -213,8 +229,11 @@ def self_test():
         "lib/data/k.h": ("struct WinogradTiles;\n", "names the optimization winograd"),
         "lib/data/l.h": ("loading::workers();\n", "names the optimization loading"),
         "lib/optimizations/loading/a.h": ("// after winograd\n", "names the optimization winograd"),
+        "lib/data/m.h": ("int a;  ///< of one sample\n", "without a subject"),
+        "lib/data/n.h": ("/// The same by label.\nint a;\n", "without a subject"),
         "app/a.cpp": ('text = "optimizations.tf32";\n', "names the optimization tf32"),
         **PLANTED,
+        **PLANTED_ROOMS,
         # What must pass:
         "lib/data/ok.cpp": (
             '#include "data/image/a.h"\n#include "data/ok.h"\n#include "base/a.h"\n#include <ATen/ATen.h>\n',
@@ -228,6 +247,7 @@ def self_test():
         "lib/optimizations/loading/loading.cpp": ('none("switch winograd off");\n', None),
         "lib/optimizations/loading/README.md": ("as in winograd\n", None),
         "lib/kernels/winograd/winograd.h": ("namespace winograd;\n", None),
+        "lib/data/ok2.h": ("/// The sums\n  /// of one sample.\nint a;  ///< the sum\n        ///< of b\n", None),
         "lib/device/ok.h": ("bool allow_tf32; // while loading\n", None),
         "app/main.cpp": ('#include "data/loader.h"\nextern char** environ;\n', None),
     }
