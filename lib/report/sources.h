@@ -64,7 +64,7 @@ struct ResultFolder {
   std::vector<std::string> notes;
 };
 
-/// A folder with a run directory for each rung, in the order of their names (numbers by value): scripts/ladder.sh.
+/// A folder with a run directory for each rung, in the order of their names (numbers by value): scripts/sweep --ladder.
 struct LadderFolder {
   struct Rung {
     RunFolder run;

@@ -109,7 +109,7 @@ def main() -> None:
     options.add_argument("--set", action="append", default=[], metavar="key=value", help="override; may be repeated")
     chosen = options.parse_args()
     peaks = common.trainopt_json("roofline", "--json")
-    recipe, size = common.ROOT / "configs/ladder/10-all.yaml", 2 if chosen.dtype == "bfloat16" else 4
+    recipe, size = common.ROOT / "configs/ladder/resnet18/all.yaml", 2 if chosen.dtype == "bfloat16" else 4
     overrides = [
         f"data={{dataset: synthetic, image_size: 224, batch_size: {chosen.batch}, transforms: null}}",
         *(["optimizations.amp=false"] if chosen.dtype == "float32" else []),

@@ -3,11 +3,11 @@ PyTorch's documentation recommends. On a CPU: eager and torch.compile, in both m
 On a GPU, channels-last in bfloat16: eager, torch.compile, its max-autotune mode and a hand-written CUDA graph of the
 whole step; eager also channels-last in float16 and NCHW in 32 bits.
 
-With --model gpt2 or vit_s_16, the job of configs/gpt2/all.yaml or configs/vit/all.yaml against Hugging Face's or
-torchvision's model. --dtype takes only PyTorch's ways in that type; fp32 is trainopt's type too then. --allocators
-gives PyTorch the allocators that its tuning guide recommends for CPUs, each in turn. --ipex adds Intel's extension,
-which is no requirement of this project: name the interpreter of an environment that has it, with the PyTorch that it
-wants, torchvision and intel-openmp.
+With --model gpt2 or vit_s_16, the job of configs/ladder/gpt2/all.yaml or configs/ladder/vit/all.yaml against Hugging
+Face's or torchvision's model. --dtype takes only PyTorch's ways in that type; fp32 is trainopt's type too then.
+--allocators gives PyTorch the allocators that its tuning guide recommends for CPUs, each in turn. --ipex adds Intel's
+extension, which is no requirement of this project: name the interpreter of an environment that has it, with the PyTorch
+that it wants, torchvision and intel-openmp.
 """
 
 import argparse
@@ -20,7 +20,7 @@ from peers.arms import Sides, ipex_environment, with_allocator
 from peers.turns import Case, Pace, TransformerCase, compare_with_ways
 
 
-RECIPES = {"gpt2": "configs/gpt2/all.yaml", "vit_s_16": "configs/vit/all.yaml"}
+RECIPES = {"gpt2": "configs/ladder/gpt2/all.yaml", "vit_s_16": "configs/ladder/vit/all.yaml"}
 
 
 def row_of(row: dict, fastest: str, on_gpu: bool) -> dict:
@@ -63,9 +63,9 @@ def main() -> None:
         ways = [way for way in ways if way.endswith(case.dtype) and ("nchw" in way or on_gpu)]
     else:
         case = Case(chosen.model, chosen.batch, chosen.side, threads=threads)
-    recipe = RECIPES.get(chosen.model, "configs/ladder/10-all.yaml")
+    recipe = RECIPES.get(chosen.model, "configs/ladder/resnet18/all.yaml")
     if chosen.plain:
-        recipe, ways = "configs/ladder/0-baseline.yaml", ["plain nchw fp32"]
+        recipe, ways = "configs/ladder/resnet18/baseline.yaml", ["plain nchw fp32"]
     elif chosen.model not in RECIPES and chosen.dtype == "fp32":
         chosen.set.append("optimizations.amp=false")
     sides = Sides(common.trainopt_binary(), common.ROOT / recipe)

@@ -111,7 +111,7 @@ def slowdown(chosen) -> list[dict]:
 def other(chosen) -> list[dict]:
     rows = []
     configs = common.ROOT / "configs"
-    for path in sorted(configs.glob("*.yaml")) + sorted(configs.glob("ladder/*.yaml")):
+    for path in sorted(configs.glob("*.yaml")) + sorted(configs.glob("ladder/*/*.yaml")):
         if path.name in NEEDS_DATA:
             continue
         with tempfile.TemporaryDirectory() as folder:

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+import ladders
 from peers.arms import Sides
 from peers.curves import CurveCase, loss_curves
 from peers.turns import Case, Pace, compare_with_ways
@@ -22,6 +23,7 @@ from peers.turns import Case, Pace, compare_with_ways
 from .place import TOP, Place
 
 NO_GPU = 77
+LADDER = "resnet18"
 
 
 @dataclass
@@ -44,7 +46,7 @@ class Check:
     def sides(self) -> Sides:
         return Sides(
             self.place.trainopt,
-            TOP / "configs/ladder/10-all.yaml",
+            TOP / "configs/ladder/resnet18/all.yaml",
             self.place.python,
             self.place.environment,
             self.deadline,
@@ -136,7 +138,7 @@ def profile(check: Check, _: dict) -> dict:
     """Where the time of a few steps of the ladder's last rung goes."""
     folder = check.results / "profile"
     small = [] if check.on_gpu else ["data.batch_size=4", "data.transforms=[]"]
-    command = [check.place.trainopt, "profile", TOP / "configs/ladder/10-all.yaml", "--run-dir", folder]
+    command = [check.place.trainopt, "profile", TOP / "configs/ladder/resnet18/all.yaml", "--run-dir", folder]
     shutil.rmtree(folder, ignore_errors=True)
     code = check.run([*command, *small, *check.overrides], check.results / "profile.txt")
     result = ended(code, "trainopt profile")
@@ -159,7 +161,9 @@ def ladder(check: Check, _: dict) -> dict:
     )
     code = check.run(
         [
-            TOP / "scripts/ladder.sh",
+            TOP / "scripts/sweep",
+            "--ladder",
+            LADDER,
             "--run-root",
             root,
             "--budget",
@@ -169,9 +173,8 @@ def ladder(check: Check, _: dict) -> dict:
         ],
         check.results / "ladder.log",
     )
-    paths = (TOP / "configs/ladder").glob("*.yaml")
-    rungs = sorted(paths, key=lambda path: (int(re.match(r"\d+", path.name)[0]), path.name))
-    tried = [root / rung.stem for rung in rungs if (root / rung.stem).exists()]
+    names = [rung.name for rung in ladders.rungs(LADDER)]
+    tried = [root / name for name in names if (root / name).exists()]
     table = (
         subprocess.run(
             [sys.executable, TOP / "scripts/summaries.py", "table", *tried], capture_output=True, text=True
@@ -180,13 +183,13 @@ def ladder(check: Check, _: dict) -> dict:
         else ""
     )
     rows, wrong, known = [], [], {}
-    for rung in rungs:
+    for name in names:
         summary, compared = (
             json.loads(file.read_text()) if file.exists() else {}
-            for file in (root / rung.stem / "summary.json", root / rung.stem / "compare.json")
+            for file in (root / name / "summary.json", root / name / "compare.json")
         )
         row = {
-            "run": rung.stem,
+            "run": name,
             "status": summary.get("status", "missing"),
             **{key: summary.get(key) for key in ("samples_per_s", "step_ms", "peak_memory_mib", "reason")},
         }
@@ -198,10 +201,10 @@ def ladder(check: Check, _: dict) -> dict:
         known |= idle
         rows.append(row)
         if row["status"] != "done":
-            wrong.append(f"{rung.stem}: {row['status']}")
-        elif check.on_gpu and rung != rungs[0] and not compared:
-            wrong.append(f"{rung.stem}: not compared with the previous rung")
-    result = {**ended(code, "ladder.sh"), "rows": rows, "table": table}
+            wrong.append(f"{name}: {row['status']}")
+        elif check.on_gpu and name != names[0] and not compared:
+            wrong.append(f"{name}: not compared with the previous rung")
+    result = {**ended(code, "sweep --ladder"), "rows": rows, "table": table}
     if result["status"] == "ok" and wrong:
         result |= {"status": "failed", "reason": "; ".join(wrong)}
     return result

@@ -19,6 +19,9 @@ PROGRAM = os.environ.get("TRAINOPT", str(CHECKOUT / "build/app/trainopt"))
 sys.path.append(str(CHECKOUT / "tests/support/command_server"))
 from client import CommandServer
 
+sys.path.append(str(CHECKOUT / "scripts"))
+import ladders
+
 # Finishes in a moment: 64-byte images, a few hundred parameters.
 TINY = """\
 name: tiny

@@ -5,50 +5,19 @@ import io
 import json
 import math
 import os
+import signal
 import subprocess
 import sys
 
 import pytest
 import yaml
 
-from conftest import CHECKOUT, PROGRAM, TINY, Program, in_full
+from conftest import CHECKOUT, PROGRAM, TINY, Program, in_full, ladders, wait_until
 
 RECIPES = sorted((CHECKOUT / "configs").rglob("*.yaml"))
-TRANSFORMERS = {  # the rungs of configs/gpt2 and configs/vit
-    "0-baseline": {"optimizations.attention": "math"},
-    "1-attention": {"optimizations.attention": "auto"},
-    "2-amp": {"optimizations.amp": True},
-    "3-fused-kernels": {"optimizations.fused_kernels": True},
-    "4-fused-optimizer": {"optimizations.fused_optimizer": True},
-    "5-set-to-none": {"optimizations.set_to_none": True},
-    "6-host-allocator": {"optimizations.host_allocator": True},
-    "7-cuda-graph": {"optimizations.cuda_graph": True},
-    "8-tf32": {"optimizations.tf32": True},
-}
-LADDER = {
-    "0-baseline": {},
-    "1-workers": {"data.num_workers": 8},
-    "2a-pin-memory": {"data.pin_memory": True},
-    "2b-non-blocking": {"data.non_blocking": True},
-    "3-batch-512": {"data.batch_size": 512},
-    "4-uint8-copy": {"optimizations.device_preprocess": True},
-    "5-set-to-none": {"optimizations.set_to_none": True},
-    "6a-amp": {"optimizations.amp": True},
-    "6b-batch-1024": {"data.batch_size": 1024},
-    "7-channels-last": {"optimizations.channels_last": True},
-    "8a-fused-kernels": {"optimizations.fused_kernels": True},
-    "8b-fused-optimizer": {"optimizations.fused_optimizer": True},
-    "8c-winograd": {"optimizations.winograd": True},
-    "8d-cuda-graph": {"optimizations.cuda_graph": True},
-    "9a-tf32": {"optimizations.tf32": True},
-    "9b-cudnn-benchmark": {"optimizations.cudnn_benchmark": True},
-    "9c-persistent-workers": {"data.persistent_workers": True},
-    "9d-host-allocator": {"optimizations.host_allocator": True},
-    "10-all": {"optimizations.device_preprocess.resize": True},
-}
 
 
-@pytest.mark.parametrize("recipe", RECIPES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("recipe", RECIPES, ids=lambda path: f"{path.parent.name}-{path.stem}")
 def test_recipe_plans(example_data, recipe):
     program = Program(example_data)
     planned = program("plan", recipe, "--json", "--assume", "gpus=8,arch=sm_90,memory_gib=80")
@@ -62,20 +31,20 @@ def test_the_recipe_for_two_ranks_needs_no_gpus(digits):
     assert planned.code == 0 and "  device             cpu" in planned.out, planned
 
 
-def flat(value, prefix=""):
-    if isinstance(value, dict):
-        return {k: v for key, inner in value.items() for k, v in flat(inner, f"{prefix}{key}.").items()}
-    return {prefix[:-1]: value}
+def resolved(program, *words):
+    planned = program("plan", *words, "--json", "--assume", "gpus=1,arch=sm_90,memory_gib=80")
+    assert planned.code == 0, planned
+    return planned.json()["recipe"] | {"name": ""}
 
 
-@pytest.mark.parametrize("ladder, names", [("ladder", LADDER), ("gpt2", TRANSFORMERS), ("vit", TRANSFORMERS)])
-def test_every_rung_changes_one_setting(ladder, names):
-    paths = [CHECKOUT / f"configs/{ladder}/{name}.yaml" for name in names]
-    assert set(paths) == set((CHECKOUT / f"configs/{ladder}").glob("[0-9]*.yaml"))
-    rungs = [flat(yaml.safe_load(path.read_text())) for path in paths]
-    for before, after, change in zip(rungs[:-1], rungs[1:], list(names.values())[1:], strict=True):
-        assert {key: value for key, value in after.items() if key != "name" and before.get(key) != value} == change
-        assert set(before) - set(after) <= {"optimizations.device_preprocess"}
+@pytest.mark.parametrize("ladder", ladders.names())
+def test_every_rung_changes_one_setting_and_the_last_one_is_the_top(trainopt, ladder):
+    rungs = ladders.rungs(ladder)
+    assert len({rung.name for rung in rungs}) == len(rungs) > 8
+    assert all(len(after.words) == len(before.words) + 1 for before, after in zip(rungs, rungs[1:]))
+    top = resolved(trainopt, ladders.FOLDER / ladder / "all.yaml")
+    assert resolved(trainopt, ladders.baseline(ladder), *rungs[-1].words) == top
+    assert resolved(trainopt, ladders.baseline(ladder), *rungs[-2].words) != top
 
 
 @pytest.mark.parametrize(
@@ -146,22 +115,20 @@ def test_make_digits_matches_scikit_learn(digits):
             assert all(np.array_equal(np.asarray(Image.open(file)), image[0]) for file, image in zip(files, of_digit))
 
 
-def test_sweep(trainopt):
-    trainopt.write("tiny.yaml", TINY)
-    done = subprocess.run(
-        [
-            CHECKOUT / "scripts/sweep.sh",
-            "--run-root",
-            "sweep",
-            "tiny.yaml",
-            "optimizer.lr=0.1,0.2",
-            "model.hidden=[4],[4, 8]",
-        ],
+def swept(trainopt, *arguments):
+    return subprocess.run(
+        [CHECKOUT / "scripts/sweep", *arguments],
         cwd=trainopt.folder,
+        stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
         env={**os.environ, "TRAINOPT": PROGRAM},
     )
+
+
+def test_sweep(trainopt):
+    trainopt.write("tiny.yaml", TINY)
+    done = swept(trainopt, "--run-root", "sweep", "tiny.yaml", "optimizer.lr=0.1,0.2", "model.hidden=[4],[4, 8]")
     assert done.returncode == 0, done.stderr
     rows = list(csv.DictReader(io.StringIO(done.stdout)))
     assert [(row["optimizer.lr"], row["model.hidden"]) for row in rows] == [
@@ -177,54 +144,74 @@ def test_sweep(trainopt):
 
 @pytest.mark.parametrize("budget", ["0", *in_full("500ms")])
 @pytest.mark.parametrize(
-    "ladder, names, changes",
+    "ladder, changes, sizes",
     [
         (
-            "ladder",
-            LADDER,
+            "resnet18",
             ["model={name: mlp, hidden: [8]}", "data.transforms=[{resize: 8}]", "data.batch_size=4"],
+            "batch 4, 8-pixel images, 0 loader threads, 2 steps",
         ),
         (
             "gpt2",
-            TRANSFORMERS,
             ["model={name: gpt2, layers: 1, heads: 2, width: 8, context: 6, vocabulary: 20}", "data.size=64"],
+            "batch 8, 0 loader threads, 2 steps",
         ),
     ],
-    ids=["ladder", "gpt2"],
+    ids=["resnet18", "gpt2"],
 )
-def test_ladder(trainopt, budget, ladder, names, changes):
+def test_ladder(trainopt, budget, ladder, changes, sizes):
     """Runs all rungs with a tiny model and tiny samples, in seconds; with a budget, each is compared with the previous
     one."""
-    done = subprocess.run(
-        [
-            CHECKOUT / "scripts/ladder.sh",
-            "--ladder",
-            ladder,
-            "--steps",
-            "2",
-            "--budget",
-            budget,
-            "--run-root",
-            "ladder",
-            *changes,
-            "debug.find_syncs=true",
-        ],
-        cwd=trainopt.folder,
-        capture_output=True,
-        text=True,
-        env={**os.environ, "TRAINOPT": PROGRAM},
-    )
+    arguments = ["--ladder", ladder, "--steps", "2", "--budget", budget, "--run-root", "ladder"]
+    done = swept(trainopt, *arguments, *changes, "debug.find_syncs=true")
     assert done.returncode == 0, done.stderr
+    names = [rung.name for rung in ladders.rungs(ladder)]
     lines = done.stdout.splitlines()
     assert [line.split()[0] for line in lines] == ["run", *names], done.stdout
     assert "failed" not in done.stdout and "missing" not in done.stdout, done.stdout
+    assert f"sweep: 0-baseline: {sizes}\n" in done.stderr, done.stderr  # as overridden
     assert (trainopt.folder / "ladder/report.html").exists()
     waits = [json.loads(file.read_text())["hidden_waits"] for file in trainopt.folder.glob("ladder/*/summary.json")]
     assert waits == [[]] * len(names), waits
 
 
+@pytest.mark.parametrize(
+    "words, says",
+    [
+        ([], "name one recipe, or a ladder, first"),
+        (["a.yaml"], "which values of what: a.yaml key=value,value"),
+        (["a.yaml", "b=1", "c"], "not a key=value: c"),
+        (["--ladder", "nothing"], "there is no ladder nothing; there are gpt2, resnet18, vit"),
+        (["--ladder", "vit", "a.yaml"], "a ladder has its own recipes: a.yaml"),
+        (["--ladder", "vit", "--steps", "0"], "--steps must be 1 or more"),
+        (["--steps", "3", "a.yaml", "b=1"], "--steps and --budget belong to --ladder"),
+    ],
+)
+def test_a_mistake_in_the_arguments_is_one_sentence(trainopt, words, says):
+    done = swept(trainopt, *words)
+    assert done.returncode == 2 and done.stderr == f"sweep: {says}; scripts/sweep --help says how\n", done.stderr
+    assert not any(trainopt.folder.iterdir())
+
+
+def test_a_signal_ends_the_run_and_then_the_script(trainopt):
+    trainopt.write("long.yaml", TINY)
+    with subprocess.Popen(
+        [CHECKOUT / "scripts/sweep", "--run-root", "out", "long.yaml", "optimizer.lr=0.1,0.2", "train.max_steps=1000000"],
+        cwd=trainopt.folder,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "TRAINOPT": PROGRAM},
+    ) as running:
+        wait_until((trainopt.folder / "out/000/metrics.jsonl").exists, running)
+        running.terminate()
+        err = running.communicate(timeout=60)[1]
+    assert running.returncode == 128 + signal.SIGTERM and err.endswith("sweep: stopped\n"), err
+    assert json.loads((trainopt.folder / "out/000/summary.json").read_text())["status"] == "stopped"
+    assert not (trainopt.folder / "out/001").exists()
+
+
 def test_a_rung_is_compared_only_if_a_switch_has_an_effect(tmp_path):
-    """summaries.py changes, by which ladder.sh decides."""
+    """summaries.py changes, by which sweep --ladder decides."""
     switch = {"requested": "true", "effective": True}
     runs = {
         "plain": {},

@@ -29,10 +29,6 @@ def test_no_shipped_recipe_has_a_hidden_wait(digits, name):
     assert "hidden waits: none in step 2" in run.out
 
 
-# The rungs before the one that turns non-blocking copies on.
-BLOCKING = {"0-baseline", "1-workers", "2a-pin-memory"}
-
-
 @pytest.mark.full
 @pytest.mark.parametrize("recipe", sorted((CHECKOUT / "configs").rglob("*.yaml")), ids=lambda path: path.stem)
 def test_no_shipped_recipe_waits_for_its_batches_on_a_gpu(example_data, recipe):
@@ -42,7 +38,7 @@ def test_no_shipped_recipe_waits_for_its_batches_on_a_gpu(example_data, recipe):
     loader = plan.get("loader", {})  # synthetic batches have none, and a data set on the device copies nothing
     copies = plan["device"]["name"] != "cpu" and "non_blocking" in loader
     waits = copies and not (loader["pinned"] and loader["non_blocking"])
-    assert waits == (recipe.parent.name == "ladder" and recipe.stem in BLOCKING), loader
+    assert waits == ((recipe.parent.name, recipe.stem) == ("resnet18", "baseline")), loader
 
 
 def test_no_rank_of_the_shipped_recipe_waits(trainopt):
@@ -84,7 +80,7 @@ def test_anomaly_checks_while_a_profiler_records(tiny):
 
 
 def test_replayed_steps_are_refused(tiny):
-    graph = ("plan", CHECKOUT / "configs/ladder/8d-cuda-graph.yaml", "--assume", "gpus=1,arch=sm_90,memory_gib=80")
+    graph = ("plan", CHECKOUT / "configs/ladder/resnet18/all.yaml", "--assume", "gpus=1,arch=sm_90,memory_gib=80")
     assert tiny(*graph, FIND).code == 0
     tiny.refused(*graph, "debug.anomaly=true", code=2, says=["debug.anomaly", "cuda_graph"])
 

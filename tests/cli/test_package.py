@@ -93,7 +93,7 @@ def test_the_wheel_says_what_it_is(wheel, unpacked, trainopt):
     information = next(unpacked.glob("*.dist-info"))
     metadata = (information / "METADATA").read_text()
     assert f"\nVersion: {version}\n" in metadata and "\nRequires-Dist: torch==2.11.*\n" in metadata, metadata
-    for path in ("configs/quickstart.yaml", "configs/ladder/10-all.yaml", "scripts/gpu_check", "scripts/ladder.sh"):
+    for path in ("configs/quickstart.yaml", "configs/ladder/resnet18/rungs.txt", "scripts/gpu_check", "scripts/sweep"):
         assert (unpacked / "trainopt" / path).read_bytes() == (CHECKOUT / path).read_bytes(), path
     assert not list(unpacked.rglob("__pycache__"))
     if (CHECKOUT / ".git").exists():

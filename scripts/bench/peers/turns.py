@@ -46,7 +46,7 @@ class Case:
 
 @dataclass
 class TransformerCase(Case):
-    """gpt2 as in configs/gpt2/all.yaml, or vit_s_16; every switch on, in one type of number."""
+    """gpt2 as in configs/ladder/gpt2/all.yaml, or vit_s_16; every switch on, in one type of number."""
 
     dtype: str = "bf16"
 
