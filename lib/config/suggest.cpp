@@ -60,8 +60,7 @@ std::string with_value(std::string_view path, std::string_view value) {
 
 void add_once(std::vector<std::string>& paths, const std::string& path) {
   constexpr size_t kMaxNames = 3;
-  if (paths.size() < kMaxNames && std::find(paths.begin(), paths.end(), path) == paths.end())
-    paths.push_back(path);
+  if (paths.size() < kMaxNames && std::find(paths.begin(), paths.end(), path) == paths.end()) paths.push_back(path);
 }
 
 }  // namespace

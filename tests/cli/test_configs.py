@@ -196,7 +196,7 @@ def test_a_mistake_in_the_arguments_is_one_sentence(trainopt, words, says):
 def test_a_signal_ends_the_run_and_then_the_script(trainopt):
     trainopt.write("long.yaml", TINY)
     with subprocess.Popen(
-        [CHECKOUT / "scripts/sweep", "--run-root", "out", "long.yaml", "optimizer.lr=0.1,0.2", "train.max_steps=1000000"],
+        [CHECKOUT / "scripts/sweep", "--run-root", "out", "long.yaml", "optimizer.lr=0.1,0.2", "train.max_steps=99999"],
         cwd=trainopt.folder,
         stderr=subprocess.PIPE,
         text=True,

@@ -13,7 +13,7 @@ import pytest
 
 from conftest import CHECKOUT, PROGRAM, TINY, summary, wait_until
 
-sys.path.insert(0, str(CHECKOUT / "scripts"))
+sys.path.insert(0, str(CHECKOUT / "scripts/workshop"))
 import browser  # noqa: E402
 
 FULL = TINY + (
@@ -68,7 +68,7 @@ def look_at(page, out):
     Comes last in a test, because without Chromium the rest of it is skipped."""
     if not browser.program():
         pytest.skip("chromium is not installed")
-    command = [sys.executable, CHECKOUT / "scripts/look_at_report", page, out]
+    command = [sys.executable, CHECKOUT / "scripts/workshop/look_at_report", page, out]
     looked = subprocess.run(command, capture_output=True, text=True)
     assert looked.returncode == 0, looked.stdout + looked.stderr
 

@@ -11,7 +11,7 @@ import pytest
 
 from conftest import CHECKOUT, PROGRAM
 
-sys.path.insert(0, str(CHECKOUT / "scripts"))
+sys.path.insert(0, str(CHECKOUT / "scripts/workshop"))
 import browser  # noqa: E402
 
 DEMO = Path(PROGRAM).resolve().parents[1] / "tests/unit/report/report_demo"
@@ -99,7 +99,7 @@ def test_pages_are_well_formed(pages, kind):
 @needs_chromium
 @pytest.mark.parametrize("kind", ["demo", "empty"])
 def test_pages_look_right(pages, kind, tmp_path):
-    looked = subprocess.run([sys.executable, CHECKOUT / "scripts/look_at_report", pages(kind), tmp_path],
+    looked = subprocess.run([sys.executable, CHECKOUT / "scripts/workshop/look_at_report", pages(kind), tmp_path],
                             capture_output=True, text=True)
     assert (looked.returncode, looked.stdout, looked.stderr) == (0, "", "")
     assert (tmp_path / "print.pdf").read_bytes().startswith(b"%PDF")
@@ -111,7 +111,7 @@ def test_the_look_finds_faults(tmp_path):
     page.write_text("""<!doctype html><body style="color:#999"><script>undefinedFunction()</script>
         <div style="width:5000px;height:2px"></div><p>grey</p><svg width="100" height="40" style="overflow:hidden">
         <text x="2" y="20">one</text><text x="4" y="20">two</text><text x="95" y="38" font-size="8">cut</text></svg>""")
-    looked = subprocess.run([sys.executable, CHECKOUT / "scripts/look_at_report", page, tmp_path / "shots"],
+    looked = subprocess.run([sys.executable, CHECKOUT / "scripts/workshop/look_at_report", page, tmp_path / "shots"],
                             capture_output=True, text=True)
     assert looked.returncode == 1
     for fault in ("undefinedFunction", "outside the window", "contrast", "texts overlap", "text is cut", "text of 8 px",
@@ -196,7 +196,7 @@ def test_zoomed_charts_look_right(demo):
         demo.press("+", "+", "+", "+")
         demo.press("ArrowRight")
         assert tooltip(demo, chart)
-    checks = (CHECKOUT / "scripts/page_checks.js").read_text()
+    checks = (CHECKOUT / "scripts/workshop/page_checks.js").read_text()
     for width in (400, 1920):
         demo.resize(width, 900)
         assert demo.evaluate(checks) == []

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes the hand-made seeds in corpus/; the others are inputs that a target once found. Needs Pillow.
 
-The targets also start from configs/ and tests/unit/image/files; see scripts/fuzz.
+The targets also start from configs/ and tests/unit/image/files; see scripts/workshop/fuzz.
 """
 import io
 import json

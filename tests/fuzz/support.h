@@ -1,6 +1,6 @@
 // Shared code of the targets. A reader may refuse its input only with its own error. Any other exception, a failed
-// FUZZ_CHECK, a sanitizer's report or an allocation beyond the limits in scripts/fuzz ends the target, and libFuzzer
-// saves the input.
+// FUZZ_CHECK, a sanitizer's report or an allocation beyond the limits in scripts/workshop/fuzz ends the target, and
+// libFuzzer saves the input.
 #pragma once
 
 #include <cstddef>

@@ -47,7 +47,8 @@ class Job:
         return functional.cross_entropy(logits.flatten(0, 1).float(), target.flatten())
 
 
-GPT2 = {"layers": 6, "heads": 6, "width": 384, "context": 256, "vocabulary": 50257}  # as in configs/ladder/gpt2/all.yaml
+# As in configs/ladder/gpt2/all.yaml.
+GPT2 = {"layers": 6, "heads": 6, "width": 384, "context": 256, "vocabulary": 50257}
 VITS = {"vit_s_16": {"num_layers": 12, "num_heads": 6, "hidden_dim": 384, "mlp_dim": 1536}}  # not in torchvision
 
 

@@ -1,5 +1,5 @@
 // report_demo FILE [empty|long]: writes a page with every kind of chart and table over made-up data, for
-// scripts/look_at_report and tests/cli/test_report_page.py.
+// scripts/workshop/look_at_report and tests/cli/test_report_page.py.
 #include "report/charts.h"
 #include "report/page.h"
 

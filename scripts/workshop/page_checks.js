@@ -1,4 +1,4 @@
-// What is wrong with the page as it is shown now, as a list of sentences; run by scripts/look_at_report.
+// What is wrong with the page as it is shown now, as a list of sentences; run by scripts/workshop/look_at_report.
 (() => {
   const found = [];
   const width = document.documentElement.clientWidth;
