@@ -1,5 +1,5 @@
 // Error rates of the verdict. Short by default; TRAINOPT_FULL_RATES=1 runs 10,000 trials per row, checks the same
-// limits and prints the tables of lib/statistics/README.md.
+// limits and prints the tables of app/guide/error-rates.md.
 #include "simulate.h"
 #include "statistics/sign_flips.h"
 #include "support/catch.h"
