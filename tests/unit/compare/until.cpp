@@ -1,6 +1,7 @@
 // What whole runs to a target say together.
 #include "compare/until.h"
 
+#include "recipe/recipe_io.h"
 #include "support/catch.h"
 
 #include <limits>
@@ -82,11 +83,10 @@ TEST_CASE("mistakes are found before anything runs") {
 }
 
 TEST_CASE("the intervals of several parts hold together") {
-  Recipe recipe = with_target(2);
-  recipe.optimizations.amp.on = true;
-  recipe.scheduler.schedule = CosineSchedule{};
-  const UntilParts all = prepare_until_parts(recipe, 20, 0.9, 0.01);
+  const auto recipe = with_words(with_target(2), {"optimizations.amp=true", "scheduler={name: cosine}"}, 1);
+  REQUIRE(recipe);
+  const UntilParts all = prepare_until_parts(*recipe, 20, 0.9, 0.01);
   REQUIRE(all.parts.size() == 2);
   for (const UntilPart& part : all.parts) CHECK(part.result.level == Approx(0.95));
-  CHECK_THROWS_WITH(prepare_until_parts(recipe, 5, 0.9, 0.01), ContainsSubstring("verdicts about 2 parts"));
+  CHECK_THROWS_WITH(prepare_until_parts(*recipe, 5, 0.9, 0.01), ContainsSubstring("verdicts about 2 parts"));
 }

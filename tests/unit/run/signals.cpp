@@ -19,6 +19,7 @@ namespace {
 int reason_after(std::initializer_list<int> signals, bool in_start = false) {
   const pid_t child = ::fork();
   if (child == 0) {
+    for (const int number : {SIGINT, SIGTERM, SIGHUP}) std::signal(number, SIG_DFL);  // not the test program's
     in_start ? handle_signals_at_start() : handle_signals();
     for (const int number : signals) ::raise(number);
     ::_exit(stop_signal());
