@@ -83,7 +83,11 @@ TEST_CASE("mistakes are found before anything runs") {
 }
 
 TEST_CASE("the intervals of several parts hold together") {
-  const auto recipe = with_words(with_target(2), {"optimizations.amp=true", "scheduler={name: cosine}"}, 1);
+  const auto recipe =
+      with_words(Recipe(),
+                 {"data={dataset: cifar10, path: p}", "evaluation.every_n_steps=3", "train.target.loss=2",
+                  "scheduler={name: cosine}", "average={name: ema}", "train.max_steps=9"},
+                 1);
   REQUIRE(recipe);
   const UntilParts all = prepare_until_parts(*recipe, 20, 0.9, 0.01);
   REQUIRE(all.parts.size() == 2);

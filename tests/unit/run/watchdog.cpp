@@ -102,7 +102,7 @@ bool is_in_named_function(const std::string& frame) {
   const auto start =
       reinterpret_cast<const char*>(&wait_in_a_named_function) - static_cast<const char*>(info.dli_fbase);
   const size_t plus = frame.find("+0x");
-  if (!frame.starts_with("test_metrics+0x")) return false;
+  if (!frame.starts_with("test_watchdog+0x")) return false;
   const auto offset = static_cast<std::ptrdiff_t>(std::stoull(frame.substr(plus + 1), nullptr, 16));
   return offset > start && offset < start + (kSanitized ? 8000 : 400);
 }
