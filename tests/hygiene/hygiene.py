@@ -37,8 +37,12 @@ LISTS = {
 }
 # Names that are also ordinary English words: only references in code count.
 PLAIN_WORDS = {"attention", "loading", "precision", "sharding"}
-# Settings and classes of a module that share a name with an optimization.
-SAME_WORD = {"lib/device/": {"tf32", "cudnn_benchmark", "cuda_graph"}, "lib/roofline/": {"tf32"}}
+# Where settings and classes share a name with an optimization: the beginnings of paths.
+SAME_WORD = {
+    "lib/device/backend_settings.": {"tf32", "cudnn_benchmark"},
+    "lib/device/cuda/graph.cpp": {"cuda_graph"},
+    "lib/roofline/": {"tf32"},
+}
 LIBTORCH_WORDS = re.compile(r"\b(at|aten|c10|torch)::[\w:]+|<(ATen|c10|torch)/[^>]+>")
 # A comment that begins with what it lacks: "/// Of one sample.", "///< the same by label".
 SUBJECTLESS = re.compile(r"//(/<|/)?\s*(of|the same|that of|those of)\b", re.IGNORECASE)
@@ -151,8 +155,8 @@ def check_names(path, text, names):
     if not path.startswith(("lib/", "app/")) or path.endswith(".md") or path in LISTS:
         return
     here = {name for name in names if not path.startswith((f"lib/optimizations/{name}/", f"lib/kernels/{name}/"))}
-    for folder, words in SAME_WORD.items():
-        if path.startswith(folder):
+    for beginning, words in SAME_WORD.items():
+        if path.startswith(beginning):
             here -= words
     patterns = [(name, name_pattern(name)) for name in sorted(here)]
     for number, line in enumerate(text.splitlines(), 1):
@@ -225,6 +229,7 @@ def self_test():
         "tests/a.py": ("x = '/ro" "ot/x'\n", "machine"),
         "lib/loose/CMakeLists.txt": ("", "not in the table"),
         "lib/data/i.h": ("bool winograd;\n", "names the optimization winograd"),
+        "lib/device/o.h": ("bool allow_tf32;\n", "names the optimization tf32"),
         "lib/data/j.h": ("// for tf32\n", "names the optimization tf32"),
         "lib/data/k.h": ("struct WinogradTiles;\n", "names the optimization winograd"),
         "lib/data/l.h": ("loading::workers();\n", "names the optimization loading"),
@@ -248,7 +253,7 @@ def self_test():
         "lib/optimizations/loading/README.md": ("as in winograd\n", None),
         "lib/kernels/winograd/winograd.h": ("namespace winograd;\n", None),
         "lib/data/ok2.h": ("/// The sums\n  /// of one sample.\nint a;  ///< the sum\n        ///< of b\n", None),
-        "lib/device/ok.h": ("bool allow_tf32; // while loading\n", None),
+        "lib/device/backend_settings.h": ("bool allow_tf32; // while loading\n", None),
         "app/main.cpp": ('#include "data/loader.h"\nextern char** environ;\n', None),
     }
     with tempfile.TemporaryDirectory() as folder:
