@@ -264,7 +264,7 @@ std::string processes_text(const Against& a) {
                      against_ending(a.sampling.ended), human_seconds(a.sampling.seconds));
 }
 
-/// How much less this shows than a comparison, in measured numbers.
+/// By how much less this shows than a comparison of arms that take turns, in measured numbers.
 std::string not_paired_text(const Against& a) {
   std::string text = "A was measured earlier, so what has changed on the machine since counts too";
   if (!a.half_width) return text;

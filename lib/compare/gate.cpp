@@ -64,7 +64,7 @@ std::string undecided(const GateRule& rule, const GateEvidence& e) {
   return fmt::format("inconclusive: whether {} costs {} or more is open", e.arm, cost_text(rule.at_cost));
 }
 
-/// Empty: nothing to say.
+/// What the gate leaves open about the numbers; empty: nothing.
 std::string numbers_left_open(const GateRule& rule, const GateEvidence& e) {
   if (e.numbers == NumbersSeen::disagree) return "the numbers disagree, and --fail-on does not name that";
   if (!rule.numbers || e.numbers == NumbersSeen::agree) return {};

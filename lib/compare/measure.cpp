@@ -78,7 +78,7 @@ Comparison compare_processes(const SetOptions& sets, const CompareOptions& optio
   return comparison(sample_sets(sets, options, until, observer, report_and_keep(comparison, observer)));
 }
 
-// Takes the rounds of a rotation.
+// Rotations of several arms.
 
 namespace {
 
@@ -89,7 +89,7 @@ Yardstick yardstick_of(const ArmsToRotate& arms, size_t arm) {
   return yardstick(arms.specs.front().recipe, arms.specs[arm].recipe);
 }
 
-/// nullopt for the first arm and without twins.
+/// The numbers of each arm beside the first one's; nullopt for the first, and for all without twins.
 std::vector<std::optional<Numerics>> numbers_of(const ArmsToRotate& arms, const Twins& twins,
                                                 std::span<const WarmArm> warm) {
   std::vector<std::optional<Numerics>> all(warm.size());

@@ -1,6 +1,6 @@
-// Parses recipe text into a tree. Only tree.cpp and tree_builder use yaml-cpp. What yaml-cpp accepts silently but a
-// recipe must not contain (duplicate keys, tags, merge keys, a second document, alias bombs, cycles, invalid UTF-8) is
-// rejected during parsing.
+// Parses recipe text into a tree. Only this file, which declares TreeBuilder, and tree.cpp use yaml-cpp. What yaml-cpp
+// accepts silently but a recipe must not contain (duplicate keys, tags, merge keys, a second document, alias bombs,
+// cycles, invalid UTF-8) is rejected during parsing.
 #pragma once
 
 #include "config/value.h"

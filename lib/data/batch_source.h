@@ -137,7 +137,7 @@ struct BatchRequest {
 /// `data.dataset` must be set. Throws UserError if images would differ in size or the transforms rule out a
 /// device_dataset.
 BufferFormat buffer_format(const DataSpec& data, const LoaderSettings& settings, at::MemoryFormat memory_format);
-/// Only the loader; not for a device_dataset, whose batches do not use one.
+/// Makes the loader alone; not for a device_dataset, whose batches do not use one.
 std::unique_ptr<Loader> make_loader(const DataSpec& data, const LoaderSettings& settings,
                                     const BatchRequest& request = {});
 /// The source of the batches that `data` describes. Throws UserError.

@@ -1,4 +1,4 @@
-// Data sets: indexed samples, each a pure function of its index. Images are here, text is in text/.
+// Data sets: indexed samples, each a pure function of its index. The kinds of data sets are in formats/.
 #pragma once
 
 #include "data/config.h"

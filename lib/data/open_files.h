@@ -15,7 +15,7 @@
 namespace trainopt {
 
 /// The files with this ending in `path`, or `path` itself, in order: each is what `open` makes of a DataFile. Throws
-/// what `open` throws for the first file that it throws for.
+/// the exception of the first file that fails.
 template <class Open>
 auto open_files(DataFiles& files, std::string_view ending, const std::string& path, Open open) {
   constexpr size_t kThreads = 16;

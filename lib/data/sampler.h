@@ -39,7 +39,7 @@ class EpochOrder {
   friend class Sampler;
   std::optional<KeyedPermutation> permutation_;
   std::shared_ptr<const StreamOrder> stream_;
-  // neither: index order
+  // if neither is set: index order
 };
 
 class Sampler {

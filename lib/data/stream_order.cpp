@@ -14,7 +14,7 @@ size_t last_not_above(const std::vector<int64_t>& sorted, int64_t value) {
   return static_cast<size_t>(std::upper_bound(sorted.begin(), sorted.end(), value) - sorted.begin()) - 1;
 }
 
-/// How many of the numbers from `begin` on, `count` of them, leave this remainder; and the first of them.
+/// The first of `count` numbers from `begin` on that leaves this remainder, and how many of them do.
 struct Every {
   int64_t first, count;
 };

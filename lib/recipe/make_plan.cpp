@@ -95,8 +95,8 @@ auto call_with(const AutoNumber& number, Call call, First&... first) {
 }
 
 /// The list of all optimizations, in the order in which they are applied. Each line names an Info, the recipe's option
-/// and apply(), and check() if the optimization may contradict other parts of a recipe. `pass` is one of the three
-/// readers below. `replicas`: ranks that share the data.
+/// and apply(), and check() if the optimization may contradict other parts of a recipe. `pass` is one of the readers
+/// below. `replicas`: ranks that share the data.
 template <class Pass>
 void for_each_optimization(const Recipe& recipe, int64_t replicas, Pass pass) {
   const auto& o = recipe.optimizations;

@@ -1,4 +1,5 @@
-// The ordered list of optimizations, and its three readers: Recipe → Plan, Recipe → problems, and the catalogue.
+// The ordered list of optimizations, and its readers: Recipe → Plan, Recipe → problems, Recipe → unused switches, the
+// catalogue and others.
 #pragma once
 
 #include "optimizations/info.h"

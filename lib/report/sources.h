@@ -56,7 +56,8 @@ const Json& at(const Json& json, std::string_view path);
 
 enum class ResultKind { comparison, rotation, against, ablation, rate_range };
 
-/// The folder of compare, ablate or find lr. `result` is what compare/*_json.h and app/commands/find_lr.cpp write.
+/// The folder of compare, ablate or find lr. `result` is what compare/output/*_json.h and ablation_report.h,
+/// compare/against.h and app/commands/find_lr.cpp write.
 struct ResultFolder {
   std::filesystem::path path;
   ResultKind kind = ResultKind::comparison;

@@ -11,7 +11,7 @@ namespace {
 
 constexpr size_t kShownAdvice = 3;
 
-/// Those with an estimated gain above the noise.
+/// The proposals with an estimated gain above the noise.
 std::vector<Proposal> standing_out(std::vector<Proposal> proposals) {
   std::erase_if(proposals, [](const Proposal& each) { return !each.stands_out; });
   return proposals;
@@ -34,7 +34,7 @@ RunTimes times_of(const Plan& plan, const RunOutcome& outcome, const StepTimes& 
   return times;
 }
 
-/// For a shell.
+/// `text`, quoted for a shell.
 std::string shell_quoted(const std::string& text) {
   if (text.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./=,:+@%") == text.npos)
     return text;

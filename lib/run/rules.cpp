@@ -26,7 +26,7 @@ bool multiplies_in_32_bits(const Situation& s) { return !multiplies_in_16_bits(s
 using Changes = std::function<std::vector<Words>(const Situation&)>;
 using Condition = bool (*)(const Situation&);
 
-/// One change, where the condition holds.
+/// Proposes one change where the condition holds.
 Changes change(
     const Words& words, Condition condition = [](const Situation&) { return true; }) {
   return [words, condition](const Situation& s) {
@@ -310,7 +310,7 @@ bool may_pay(const Plan& before, const Plan& after) {
   return true;
 }
 
-/// Whether the change is one, allowed, and does something.
+/// Whether the change alters the recipe, is allowed, and may pay.
 bool works_here(const Situation& s, const Words& change) {
   const auto changed = with_words(s.recipe, change, s.plan.position.ranks);
   if (!changed || recipe_json(*changed) == recipe_json(s.recipe)) return false;

@@ -76,7 +76,8 @@ inline bool loads_without_disk_cache(const Situation& s) {
   return has_loader(s) && s.recipe.data.cache.kind != CacheKind::disk;
 }
 inline bool has_threads(const Situation& s) { return has_loader(s) && s.plan.loader.num_workers > 0; }
-/// Not yet on a disk, nor in memory anyway.
+/// Whether a cache in memory could help: for image folders always; for Parquet, and for files of a remote store, if
+/// they are not cached on a disk. All other data is in memory or mapped anyway.
 inline bool has_memory_cache(const Situation& s) {
   const DataConfig& data = s.recipe.data;
   if (data.dataset == DatasetKind::image_folder) return true;

@@ -12,9 +12,10 @@ const std::atomic<int>& stop_signal();
 void request_stop(int reason);
 /// Set by SIGUSR2; cleared by whoever saves the checkpoint.
 std::atomic<bool>& save_request();
-/// From here on. SIGUSR1 and SIGUSR2, which a launcher has held back until now, arrive.
+/// Handles these signals from now on, and lets in SIGUSR1 and SIGUSR2, which a launcher held back.
 void handle_signals();
-/// Only those that ask for no stop: while there is nothing to save, a stop may end the process at once.
+/// Handles only SIGUSR2 (and ignores SIGPIPE and SIGXFSZ). There is nothing to save yet, so a signal that asks for a
+/// stop ends the process at once, also as a container's process 1.
 void handle_signals_at_start();
 /// Opens /dev/null for standard streams that the caller closed. Call first: otherwise the next file opened would get
 /// such a descriptor and receive the console output.

@@ -1,4 +1,4 @@
-// Where the measurements of this machine are kept.
+// Where `trainopt roofline`'s measurements of this machine are kept.
 #pragma once
 
 #include "run/environment.h"

@@ -18,7 +18,7 @@ RefusedSample refused_sample_from(const Json& json) {
           .reason = json.at("reason").get<std::string>()};
 }
 
-/// Those that this rank found.
+/// Lines for the samples that this rank found.
 Json own_lines(const BadSamples& bad) {
   Json all = Json::array();
   add_lines(all, kTraining, bad.training);

@@ -1,4 +1,4 @@
-// The sections `train`, `optimizer`, `scheduler`, `evaluation`, `checkpoint`, `bench` and `watchdog` of a recipe.
+// The sections `train`, `evaluation`, `checkpoint`, `bench`, `watchdog`, `debug`, `profiler` and `average` of a recipe.
 #pragma once
 
 #include "config/describe.h"

@@ -94,12 +94,12 @@ class ParameterStore {
   /// `parts`: [n, k] sums over the elements that this rank has of each of parameters(). The sums over all elements of
   /// each. Every rank must call it.
   virtual at::Tensor sums_of_parts(const at::Tensor& parts) const { return parts; }
-  /// Every rank must call it.
+  /// Makes the change for each wanted parameter. Every rank must call it.
   virtual void change_whole(const WholeChange& change) const;
   // Save and load what a store keeps between steps besides the parameters.
   virtual void save_pending(ArchiveWriter&) const {}
   virtual void load_pending(const ArchiveReader&) {}
-  /// Those that the store has made besides the job's.
+  /// Communicators that the store has made besides the job's.
   virtual std::vector<Communicator*> communicators() { return {}; }
   // Bytes that this rank holds between steps.
   virtual int64_t parameter_bytes() const;

@@ -14,10 +14,6 @@
 
 #include <algorithm>
 
-// Building a trainer's parts, and loading the state to resume from.
-
-// Evaluations between the steps, of the weights and of their average.
-
 namespace trainopt {
 
 /// The results of a step's micro-batches.
@@ -193,7 +189,7 @@ void Trainer::add_storage(const std::optional<StorageUse>& now, PendingRecord& r
     record.set(Metric::cache_hit_pct, 100 * static_cast<double>(hit) / static_cast<double>(hit + missed));
 }
 
-/// What was read until now is not of a step.
+/// Counts what was read until now to no step.
 void Trainer::forget_storage() {
   if (plan_.data.files) storage_ = plan_.data.files->use().value_or(StorageUse());
 }
@@ -275,7 +271,7 @@ void Trainer::add_memory_and_traffic(PendingRecord& record) {
   outcome_.trace.across_bytes = sent.across;
 }
 
-/// Unless this step's weights have been compared.
+/// Does nothing if this step's weights have been compared.
 void Trainer::compare_replicas() {
   if (!replica_check_->enabled() || compared_at_ == outcome_.steps) return;
   at("comparing the weights over the ranks");

@@ -91,9 +91,8 @@ Json to_json(const ArmSpec& spec);
 ArmSpec arm_spec_from(const Json& json);
 
 /// The recipe's plan for one rank, without a last step and, unless it is whole, without evaluation and checkpoints.
-/// Without the cost of communication
-/// the plan is the same; the arm's communicator then comes from make_free_communicator(). Throws UserError as
-/// make_plan() does.
+/// Without the cost of communication the plan is the same; the arm's communicator then comes from
+/// make_free_communicator(). Throws UserError as make_plan() does.
 Plan arm_plan(const ArmSpec& spec, const Machine& machine, const RankPosition& position = {});
 
 }  // namespace trainopt

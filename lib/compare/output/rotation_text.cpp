@@ -30,7 +30,7 @@ bool has_intervals(const Rotation& r) {
 
 std::string percent_text(double share) { return fmt::format("{:g} %", 100 * share); }
 
-/// If no arm is shown to be slower than the one that was measured to be the fastest.
+/// The headline if no arm is shown to be slower than the one that was measured to be the fastest.
 std::string nothing_shown(const Rotation& r) {
   if (r.fastest.alike)
     return fmt::format("no effect: all arms are within ±{} of each other", percent_text(r.min_effect));
@@ -183,7 +183,7 @@ struct Remark {
   std::string_view color = {};
 };
 
-/// What is below the tables.
+/// The remarks below the tables.
 std::vector<Remark> remarks_of(const Rotation& r) {
   const std::string& first = r.arms.front().name;
   std::vector<Remark> all{{"measured", rounds_text(r)}};

@@ -1,4 +1,5 @@
-// Arms take turns, in rounds, until every pair of them is decided or the budget is spent. Nothing is judged here.
+// Arms take turns, in rounds, until every pair of them is decided or the budget is spent. A pair's verdict ends the
+// sampling here; results are judged by judge_blocks() (compare/comparison.h) and judge() (compare/rotation.h).
 #pragma once
 
 #include "compare/baseline.h"

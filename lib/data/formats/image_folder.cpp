@@ -205,7 +205,7 @@ class ImageFolder : public ImageDataset {
     return identity;
   }
 
-  /// If not all sizes are known: images are drawn among all, and a block of each.
+  /// A block of each image drawn among all; used if not all sizes are known.
   std::vector<BlockPlace> one_block_of_each_drawn(uint64_t key) const {
     std::vector<BlockPlace> places;
     const KeyedPermutation order(size(), key);

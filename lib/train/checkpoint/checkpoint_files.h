@@ -1,4 +1,5 @@
-// The files of a checkpoint, and reading them back with every byte verified against the manifest's hashes.
+// The files of a checkpoint: CheckpointWriter saves them during training, and read_checkpoint() reads them back, with
+// every byte verified against the manifest's hashes.
 #pragma once
 
 #include "checkpoint/store.h"

@@ -9,7 +9,7 @@ namespace trainopt {
 struct MemoryLeak {
   std::string where;
   double bytes_per_step = 0;
-  int64_t steps = 0;  ///< that left some behind
+  int64_t steps = 0;  ///< steps that left some behind
   std::string text() const;
 };
 /// Looks at the steps between a run's first two and last two, which may hold memory for a good reason. A place leaks

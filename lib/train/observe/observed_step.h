@@ -76,18 +76,18 @@ struct StepTrace;
 class StepProfiler {
  public:
   virtual ~StepProfiler() = default;
-  /// Before the first work of `step`, which counts from 1. Returns how the step is profiled.
+  /// Call before the first work of `step`, which counts from 1. Returns how the step is profiled.
   virtual Profiling begin_step(int64_t /*step*/) { return Profiling::none; }
   /// Whether a recording ends with the running step, so that end_step() writes a trace, which takes a while.
   virtual bool ends_recording() const { return false; }
-  /// After the last work of the step. The time that it takes counts towards no step.
+  /// Call after the last work of the step. The time that it takes counts towards no step.
   virtual void end_step() {}
-  /// After end_step(): adds what was seen so far of the observed step.
+  /// Adds what was seen so far of the observed step. Call after end_step().
   virtual void report(StepTrace&) const {}
   /// In which operation the non-finite values of `step`, one of the last few, began: the end of a sentence. Empty if
   /// nobody looked. Every rank must call it, because the values may have begun on another one.
   virtual std::string where_nonfinite_began(int64_t /*step*/) { return {}; }
-  /// After the last step of this process. Must be called before the communicator is gone.
+  /// Call after the last step of this process, and before the communicator is gone.
   virtual void finish() {}
 };
 

@@ -66,7 +66,7 @@ Listening::Listening(ListensFor purpose, std::shared_ptr<OperationListener> list
 Listening::~Listening() {
   at::removeCallback(operations_);
   at::removeCallback(others_);
-  // Unless an exception has already ended what was begun before this.
+  // An exception may already have restored what was current before.
   if (c10::ThreadLocalDebugInfo::current() == mine_) c10::ThreadLocalDebugInfo::_forceCurrentDebugInfo(before_);
 }
 

@@ -21,7 +21,8 @@ bool is_own_backward(const TracedOperation& operation) {
   return operation.name.starts_with(kOwn) && operation.name.ends_with(kBackward);
 }
 
-/// In one piece: libtorch's other implementation consists of matrix products, which are traced by themselves.
+/// Whether this is an attention computed in one piece: libtorch's other implementation consists of matrix products,
+/// which are traced by themselves.
 bool is_attention(const TracedOperation& operation) {
   if (operation.name.starts_with(kOwnAttention)) return true;
   return operation.name.starts_with(kAttention) && operation.name.find(kDecomposed) == std::string::npos;

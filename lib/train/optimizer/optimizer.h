@@ -31,7 +31,7 @@ class WeightRounding {
   virtual void store(const std::string& name, const at::Tensor& values, const at::Tensor& parameter) const = 0;
 };
 
-/// Ties to even.
+/// Rounds to nearest, ties to even.
 class NearestRounding : public WeightRounding {
  public:
   void store(const std::string&, const at::Tensor& values, const at::Tensor& parameter) const override {

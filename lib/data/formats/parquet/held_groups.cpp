@@ -38,7 +38,7 @@ void HeldGroups::count_use(Entry& entry, int64_t row) {
   --entry.unused;
 }
 
-/// Without the lock until the group is there.
+/// Reads the group without holding the lock, then enters it.
 void HeldGroups::read_into(int64_t group, Entry& entry, const Read& read) {
   std::shared_ptr<const RowGroup> data;
   std::exception_ptr failure;

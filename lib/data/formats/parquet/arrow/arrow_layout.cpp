@@ -67,7 +67,7 @@ void set_range(const parquet::ColumnChunkMetaData& metadata, bool unsigned_, Par
   }
 }
 
-/// Where Arrow reads it from.
+/// The bytes of the file that Arrow reads for this column chunk, and the range of its values.
 ParquetChunk chunk_of(const parquet::ColumnChunkMetaData& metadata, bool unsigned_) {
   ParquetChunk chunk;
   chunk.offset = metadata.data_page_offset();

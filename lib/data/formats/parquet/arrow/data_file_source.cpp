@@ -16,7 +16,7 @@ namespace {
 
 thread_local std::exception_ptr failure;
 
-/// All pieces at once, if they are not yet announced.
+/// Announces all pieces, then copies them: the later ones are on their way while the first are copied.
 void copy_range(const DataFile& file, int64_t position, int64_t bytes, uint8_t* to) {
   std::vector<uint8_t> scratch;
   for (int64_t begin = 0; begin < bytes; begin += kParquetPiece)
