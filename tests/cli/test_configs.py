@@ -37,14 +37,22 @@ def resolved(program, *words):
     return planned.json()["recipe"] | {"name": ""}
 
 
+def part_keys(before, after, part):
+    """The keys of one part of a recipe, such as data.batch_size, whose values differ."""
+    if not (isinstance(before, dict) and isinstance(after, dict)):
+        return {part} if before != after else set()
+    return {f"{part}.{key}" for key in before.keys() | after.keys() if before.get(key) != after.get(key)}
+
+
 @pytest.mark.parametrize("ladder", ladders.names())
 def test_every_rung_changes_one_setting_and_the_last_one_is_the_top(trainopt, ladder):
     rungs = ladders.rungs(ladder)
     assert len({rung.name for rung in rungs}) == len(rungs) > 8
-    assert all(len(after.words) == len(before.words) + 1 for before, after in zip(rungs, rungs[1:]))
-    top = resolved(trainopt, ladders.FOLDER / ladder / "all.yaml")
-    assert resolved(trainopt, ladders.baseline(ladder), *rungs[-1].words) == top
-    assert resolved(trainopt, ladders.baseline(ladder), *rungs[-2].words) != top
+    recipes = [resolved(trainopt, ladders.baseline(ladder), *rung.words) for rung in rungs]
+    assert recipes[-1] == resolved(trainopt, ladders.FOLDER / ladder / "all.yaml")
+    for rung, before, after in zip(rungs[1:], recipes, recipes[1:]):
+        changed = {key for part in before for key in part_keys(before[part], after[part], part)}
+        assert len(changed) == 1 and rung.words[-1].startswith(changed.pop()), (rung.name, changed)
 
 
 @pytest.mark.parametrize(
@@ -115,14 +123,14 @@ def test_make_digits_matches_scikit_learn(digits):
             assert all(np.array_equal(np.asarray(Image.open(file)), image[0]) for file, image in zip(files, of_digit))
 
 
-def swept(trainopt, *arguments):
+def swept(trainopt, *arguments, **environment):
     return subprocess.run(
         [CHECKOUT / "scripts/sweep", *arguments],
         cwd=trainopt.folder,
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        env={**os.environ, "TRAINOPT": PROGRAM},
+        env={**os.environ, "TRAINOPT": PROGRAM, **environment},
     )
 
 
@@ -191,6 +199,52 @@ def test_a_mistake_in_the_arguments_is_one_sentence(trainopt, words, says):
     done = swept(trainopt, *words)
     assert done.returncode == 2 and done.stderr == f"sweep: {says}; scripts/sweep --help says how\n", done.stderr
     assert not any(trainopt.folder.iterdir())
+
+
+def test_a_recipe_whose_path_has_an_equals_sign(trainopt):
+    (trainopt.folder / "runs/lr=0.1").mkdir(parents=True)
+    (trainopt.folder / "runs/lr=0.1/tiny.yaml").write_text(TINY)
+    done = swept(trainopt, "--run-root", "out", "runs/lr=0.1/tiny.yaml", "optimizer.lr=0.2")
+    assert done.returncode == 0 and (trainopt.folder / "out/000/summary.json").exists(), done.stderr
+
+
+def test_a_program_that_is_missing_is_one_sentence(trainopt):
+    done = swept(trainopt, "--ladder", "vit", TRAINOPT="nothing/here")
+    assert (done.returncode, done.stderr) == (127, "sweep: cannot start nothing/here: No such file or directory\n")
+
+
+def test_a_ladder_is_scaled_down_where_nothing_is_said(trainopt):
+    """The sizes of a rung of the shipped ladder on a machine without a GPU; no rung of it is trained here."""
+    stand_in = trainopt.folder / "stand_in"
+    stand_in.write_text(
+        f"#!/bin/sh\ncase $1 in env | plan) exec {PROGRAM} \"$@\" ;; report) exit 0 ;; run) exit 9 ;; esac\n"
+    )
+    stand_in.chmod(0o755)
+    done = swept(trainopt, "--ladder", "resnet18", "--run-root", "out", TRAINOPT=str(stand_in), CUDA_VISIBLE_DEVICES="")
+    sizes = dict(line.split(": ")[1:] for line in done.stderr.splitlines() if " steps" in line)
+    assert sizes["0-baseline"] == "batch 16, 64-pixel images, 0 loader threads, 20 steps", done.stderr
+    assert sizes["6b-batch-1024"].startswith("batch 128, 64-pixel images, "), done.stderr
+    assert set(sizes) == {rung.name for rung in ladders.rungs("resnet18")}
+    threads = {int(size.split(", ")[2].split()[0]) for size in sizes.values()}
+    assert threads <= {0, min(8, len(os.sched_getaffinity(0)))}
+
+
+def test_an_ignored_hang_up_stays_ignored(trainopt):
+    """As under nohup."""
+    trainopt.write("tiny.yaml", TINY)
+    command = f"trap '' HUP; exec {CHECKOUT}/scripts/sweep --run-root out tiny.yaml train.max_steps=2000,2"
+    with subprocess.Popen(
+        ["bash", "-c", command],
+        cwd=trainopt.folder,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "TRAINOPT": PROGRAM},
+    ) as running:
+        wait_until((trainopt.folder / "out/000/metrics.jsonl").exists, running)
+        running.send_signal(signal.SIGHUP)
+        err = running.communicate(timeout=100)[1]
+    assert running.returncode == 0 and "stopped" not in err, err
+    assert (trainopt.folder / "out/sweep.csv").exists()
 
 
 def test_a_signal_ends_the_run_and_then_the_script(trainopt):
