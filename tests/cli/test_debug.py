@@ -30,7 +30,9 @@ def test_no_shipped_recipe_has_a_hidden_wait(digits, name):
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("recipe", sorted((CHECKOUT / "configs").rglob("*.yaml")), ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "recipe", sorted((CHECKOUT / "configs").rglob("*.yaml")), ids=lambda path: f"{path.parent.name}-{path.stem}"
+)
 def test_no_shipped_recipe_waits_for_its_batches_on_a_gpu(example_data, recipe):
     """What a run without a GPU cannot observe."""
     planned = Program(example_data)("plan", recipe, "--json", "--assume", "gpus=1,arch=sm_90,memory_gib=80")

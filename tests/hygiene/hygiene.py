@@ -209,6 +209,8 @@ def self_test():
             "| config | c | base | no | `yaml-cpp/` |",
             "| data/image | i | base, data/config.h | no | |",
             "| data | d | base, data/image | yes | |",
+            "| kernels | k | base | yes | |",
+            "| roofline | r | base | yes | |",
             "| app | a | all above | yes | |",
         ]
     )
@@ -236,6 +238,8 @@ def self_test():
         "lib/optimizations/loading/a.h": ("// after winograd\n", "names the optimization winograd"),
         "lib/data/m.h": ("int a;  ///< of one sample\n", "without a subject"),
         "lib/data/n.h": ("/// The same by label.\nint a;\n", "without a subject"),
+        "lib/data/q.h": ("int a;  ///< those of one sample\n", "without a subject"),
+        "app/b.cpp": ("// Of one sample.\n", "without a subject"),
         "app/a.cpp": ('text = "optimizations.tf32";\n', "names the optimization tf32"),
         **PLANTED,
         **PLANTED_ROOMS,
@@ -252,6 +256,8 @@ def self_test():
         "lib/optimizations/loading/loading.cpp": ('none("switch winograd off");\n', None),
         "lib/optimizations/loading/README.md": ("as in winograd\n", None),
         "lib/kernels/winograd/winograd.h": ("namespace winograd;\n", None),
+        "lib/data/ok3.h": ('const char* text = "// of one sample";\n', None),
+        "lib/roofline/ok.h": ("bool tf32;\n", None),
         "lib/data/ok2.h": ("/// The sums\n  /// of one sample.\nint a;  ///< the sum\n        ///< of b\n", None),
         "lib/device/backend_settings.h": ("bool allow_tf32; // while loading\n", None),
         "app/main.cpp": ('#include "data/loader.h"\nextern char** environ;\n', None),

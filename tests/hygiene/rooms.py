@@ -5,7 +5,8 @@ from collections import defaultdict
 from pathlib import Path
 
 MAX_FILES = 40  # in one folder of lib/ or app/, without those in folders below it
-KNOWN = "tests/hygiene/neighbours.txt"  # the headers that had one neighbour when the rule was made; it may only shrink
+KNOWN = "tests/hygiene/neighbours.txt"  # the headers that had one neighbour when the rule was made
+MAX_KNOWN = 43  # lower it with each line that goes
 QUOTED = re.compile(r'^#include "([^"]+)"', re.MULTILINE)
 SOURCES = {".h", ".cuh", ".cpp", ".cu"}
 
@@ -46,6 +47,8 @@ def stem(path):
 def check_neighbours(texts, known):
     """known: the headers in KNOWN."""
     found = dict(neighbours(texts))
+    if len(known) > MAX_KNOWN:
+        yield f"{KNOWN}: {len(known)} headers, at most {MAX_KNOWN}: the list may only shrink"
     for header in sorted(set(found) - set(known)):
         yield f"{header}: only {found[header]} beside it includes it: write both as one, or test it on its own"
     for header in sorted(set(known) - set(found)):
@@ -68,6 +71,13 @@ PLANTED = {
     **{f"lib/base/room/{i:02}.md": ("", None) for i in range(MAX_FILES)},
     f"lib/base/room/{MAX_FILES}.md": ("", f"{MAX_FILES + 1} files"),
     "lib/config/alone.h": ("", "only lib/config/near beside it"),
+    "lib/config/alone.cpp": ('#include "config/alone.h"\n', None),
+    "lib/kernels/loops.cuh": ("", "only lib/kernels/device beside it"),
+    "lib/kernels/device.cu": ('#include "kernels/loops.cuh"\n', None),
+    "app/alone.h": ("", "only app/near beside it"),
+    "app/near.cpp": ('#include "app/alone.h"\n', None),
+    "lib/base/room/below/a.md": ("", None),
+    **{f"tests/room/{i:02}.md": ("", None) for i in range(MAX_FILES + 1)},
     "lib/config/near.cpp": ('#include "config/alone.h"\n', None),
     KNOWN: ("# Known.\nlib/config/known.h\nlib/config/gone.h\n", "lib/config/gone.h is not such a header"),
     # What must pass:
