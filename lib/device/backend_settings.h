@@ -2,10 +2,12 @@
 // that two trainers with different plans can take turns in one process.
 #pragma once
 
-#include <c10/core/Device.h>
-
 #include <array>
 #include <cstdint>
+
+namespace c10 {
+struct Device;
+}
 
 namespace trainopt {
 

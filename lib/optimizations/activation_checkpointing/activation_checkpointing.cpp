@@ -9,6 +9,8 @@
 #include "device/tensor.h"
 #include "device/tensor_memory.h"
 #include "device/trace_range.h"
+#include "model/unit.h"
+#include "model/weights_file.h"
 #include "optimizations/info.h"
 #include "train/plan.h"
 
@@ -20,6 +22,23 @@
 
 namespace trainopt::activation_checkpointing {
 namespace {
+
+// A unit whose activations are computed a second time in backward instead of being kept.
+
+struct Recomputation {
+  bool keeps_products =
+      false;           ///< keeps results of matrix products and convolutions, which are then not computed again
+  bool draws = false;  ///< the unit draws random numbers in training
+};
+
+/// Posted with RECORD_FUNCTION for each unit in backward: bytes kept since forward, bytes that exist again
+/// because of it (0: nobody counts memory), microseconds that it took the host.
+constexpr const char* kRecomputedLabel = "trainopt::recomputed";
+
+/// `state`: all parameters and buffers that `inner` computes with. Same results and gradients as `inner`, in all bits;
+/// buffers are updated once.
+std::unique_ptr<Unit> make_recomputed_unit(std::unique_ptr<Unit> inner, const NamedTensors& state,
+                                           const Recomputation& how);
 
 /// The units whose names `wanted` has.
 std::set<size_t> named_units(const Model& model, const std::vector<std::string>& wanted) {
@@ -250,11 +269,11 @@ class RecomputedUnit : public WrappedUnit {
   std::vector<at::Tensor> parameters_, buffers_;
 };
 
-}  // namespace
-
 std::unique_ptr<Unit> make_recomputed_unit(std::unique_ptr<Unit> inner, const NamedTensors& state,
                                            const Recomputation& how) {
   return std::make_unique<RecomputedUnit>(std::move(inner), state, how);
 }
+
+}  // namespace
 
 }  // namespace trainopt::activation_checkpointing

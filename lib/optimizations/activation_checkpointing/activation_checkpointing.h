@@ -2,11 +2,11 @@
 #pragma once
 
 #include "config/describe.h"
-#include "model/unit.h"
-#include "model/weights_file.h"
 #include "optimizations/info.h"
 
-#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
 
 namespace trainopt {
 struct Plan;
@@ -51,26 +51,5 @@ void describe(V& v, Config& c) {
   v.field("policy", c.policy,
           "full keeps each unit's input; selective also keeps the results of its matrix products and convolutions.");
 }
-
-}  // namespace trainopt::activation_checkpointing
-
-namespace trainopt::activation_checkpointing {
-
-// A unit whose activations are computed a second time in backward instead of being kept.
-
-struct Recomputation {
-  bool keeps_products =
-      false;           ///< keeps results of matrix products and convolutions, which are then not computed again
-  bool draws = false;  ///< the unit draws random numbers in training
-};
-
-/// Posted with RECORD_FUNCTION for each unit in backward: bytes kept since forward, bytes that exist again
-/// because of it (0: nobody counts memory), microseconds that it took the host.
-inline constexpr const char* kRecomputedLabel = "trainopt::recomputed";
-
-/// `state`: all parameters and buffers that `inner` computes with. Same results and gradients as `inner`, in all bits;
-/// buffers are updated once.
-std::unique_ptr<Unit> make_recomputed_unit(std::unique_ptr<Unit> inner, const NamedTensors& state,
-                                           const Recomputation& how);
 
 }  // namespace trainopt::activation_checkpointing

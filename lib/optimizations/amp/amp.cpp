@@ -3,6 +3,7 @@
 #include "device/autocast.h"
 #include "device/differentiable.h"
 #include "device/tensor.h"
+#include "model/operations.h"
 #include "optimizations/info.h"
 #include "train/optimizer/gradients.h"
 #include "train/plan.h"

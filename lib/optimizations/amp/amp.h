@@ -3,12 +3,17 @@
 #pragma once
 
 #include "config/describe.h"
-#include "model/operations.h"
 #include "optimizations/info.h"
 
+#include <cstdint>
 #include <memory>
 
+namespace c10 {
+enum class ScalarType : int8_t;
+}
+
 namespace trainopt {
+class ConvolutionOperations;
 struct Plan;
 struct Outcome;
 struct OptionChecks;
@@ -61,7 +66,7 @@ inline constexpr const char *kConvolutionLabel = "trainopt::float32_convolution"
 
 /// Whether libtorch passes convolutions of this type (bfloat16, float16) to oneDNN on this CPU. If not, its own loops
 /// take at least ten times as long as float32.
-bool cpu_convolves(at::ScalarType type);
+bool cpu_convolves(c10::ScalarType type);
 
 /// Convolutions under autocast: inputs and outputs have autocast's type, products and sums are float32. Without
 /// autocast, and for convolutions that `inner` takes, calls `inner`.

@@ -5,6 +5,7 @@
 #include "device/tensor.h"
 #include "kernels/winograd/tiles.h"
 #include "kernels/winograd/winograd.h"
+#include "model/operations.h"
 #include "train/plan.h"
 
 #include <fmt/ranges.h>

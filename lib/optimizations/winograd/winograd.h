@@ -3,12 +3,12 @@
 #pragma once
 
 #include "config/describe.h"
-#include "model/operations.h"
 #include "optimizations/info.h"
 
 #include <memory>
 
 namespace trainopt {
+class ConvolutionOperations;
 struct Plan;
 struct Outcome;
 }  // namespace trainopt
