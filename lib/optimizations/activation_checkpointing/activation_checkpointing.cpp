@@ -31,10 +31,6 @@ struct Recomputation {
   bool draws = false;  ///< the unit draws random numbers in training
 };
 
-/// Posted with RECORD_FUNCTION for each unit in backward: bytes kept since forward, bytes that exist again
-/// because of it (0: nobody counts memory), microseconds that it took the host.
-constexpr const char* kRecomputedLabel = "trainopt::recomputed";
-
 /// `state`: all parameters and buffers that `inner` computes with. Same results and gradients as `inner`, in all bits;
 /// buffers are updated once.
 std::unique_ptr<Unit> make_recomputed_unit(std::unique_ptr<Unit> inner, const NamedTensors& state,

@@ -18,6 +18,10 @@ namespace trainopt::activation_checkpointing {
 
 inline constexpr Info kInfo{"activation_checkpointing", Exactness::same_bits};
 
+/// Posted with RECORD_FUNCTION for each unit in backward: bytes kept since forward, bytes that exist again
+/// because of it (0: nobody counts memory), microseconds that it took the host.
+inline constexpr const char* kRecomputedLabel = "trainopt::recomputed";
+
 enum class Policy { full, selective };
 
 struct Config {
