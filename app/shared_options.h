@@ -1,4 +1,4 @@
-// Options of `compare`, `ablate` and `run --ceilings`: how long to measure, and with what confidence.
+// Options that several commands share: how long and how surely to measure, and how to show a trace.
 #pragma once
 
 #include "base/clock.h"
@@ -16,6 +16,7 @@ class Option;
 
 namespace trainopt {
 
+/// For `compare`, `ablate` and `run --ceilings`: how long to measure, and with what confidence.
 struct MeasureOptions {
   std::string level = "95%", min_effect = "1%", turn = "250ms", budget;
   std::optional<std::string> precision;
@@ -31,9 +32,7 @@ struct MeasureOptions {
   Clock::time_point end() const { return after(budget_s()); }
 };
 
-// The options of commands that show a trace.
-
-/// --sort, --top, --group-by and --step.
+/// For commands that show a trace: --sort, --top, --group-by and --step.
 struct TraceOptions {
   trace::AnalysisOptions analysis;
   trace::AnalysisView view;

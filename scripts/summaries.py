@@ -3,8 +3,6 @@
 
   scripts/summaries.py table RUN_DIR...     a table for reading; ratios are samples/s relative to the first run; the
                                             verdict is from the run's compare.json, if any: against the run before it
-  scripts/summaries.py changes A B          exits with 0 if a switch has an effect in run B that it has not in A, else 1
-  scripts/summaries.py csv RUN_DIR...       CSV; the keys of each run's settings.json, if any, become the first columns
 
 A run without a summary.json also has a row, with status `missing`.
 """
@@ -130,10 +128,11 @@ def table(folders):
         print("  ".join(cells).rstrip())
 
 
-def write_csv(folders):
+def write_csv(folders, file):
+    """The keys of each run's settings.json, if any, become the first columns."""
     runs = [(str(folder), load(folder, "settings.json"), load(folder, "summary.json")) for folder in folders]
     settings = list(dict.fromkeys(key for _, own, _ in runs for key in own))
-    out = csv.writer(sys.stdout, lineterminator="\n")
+    out = csv.writer(file, lineterminator="\n")
     out.writerow([*settings, *CSV_COLUMNS, "run_dir"])
     for folder, own, summary in runs:
         summary.setdefault("status", "missing")
@@ -141,8 +140,6 @@ def write_csv(folders):
 
 
 if __name__ == "__main__":
-    if len(sys.argv) < 3 or sys.argv[1] not in ("table", "changes", "csv"):
+    if len(sys.argv) < 3 or sys.argv[1] != "table":
         raise SystemExit(__doc__)
-    if sys.argv[1] == "changes":
-        sys.exit(not changes(*(load(folder, "summary.json") for folder in sys.argv[2:])))
-    {"table": table, "csv": write_csv}[sys.argv[1]](sys.argv[2:])
+    table(sys.argv[2:])

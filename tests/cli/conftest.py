@@ -21,6 +21,7 @@ from client import CommandServer
 
 sys.path.append(str(CHECKOUT / "scripts"))
 import ladders
+import summaries
 
 # Finishes in a moment: 64-byte images, a few hundred parameters.
 TINY = """\

@@ -7,12 +7,11 @@ import math
 import os
 import signal
 import subprocess
-import sys
 
 import pytest
 import yaml
 
-from conftest import CHECKOUT, PROGRAM, TINY, Program, in_full, ladders, wait_until
+from conftest import CHECKOUT, PROGRAM, TINY, Program, in_full, ladders, summaries, wait_until
 
 RECIPES = sorted((CHECKOUT / "configs").rglob("*.yaml"))
 
@@ -264,8 +263,8 @@ def test_a_signal_ends_the_run_and_then_the_script(trainopt):
     assert not (trainopt.folder / "out/001").exists()
 
 
-def test_a_rung_is_compared_only_if_a_switch_has_an_effect(tmp_path):
-    """summaries.py changes, by which sweep --ladder decides."""
+def test_a_rung_is_compared_only_if_a_switch_has_an_effect():
+    """summaries.changes, by which sweep --ladder decides."""
     switch = {"requested": "true", "effective": True}
     runs = {
         "plain": {},
@@ -274,13 +273,9 @@ def test_a_rung_is_compared_only_if_a_switch_has_an_effect(tmp_path):
         "larger": {"amp": switch, "batch_size": {"requested": "512", "effective": True}},
         "largest": {"amp": switch, "batch_size": {"requested": "1024", "effective": True}},
     }
-    for name, receipts in runs.items():
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "summary.json").write_text(json.dumps({"receipts": receipts}))
 
     def changes(before, after):
-        command = [sys.executable, CHECKOUT / "scripts/summaries.py", "changes", tmp_path / before, tmp_path / after]
-        return subprocess.run(command, check=False).returncode == 0
+        return summaries.changes({"receipts": runs[before]}, {"receipts": runs[after]})
 
     assert changes("plain", "amp") and changes("amp", "larger") and changes("larger", "largest")
     assert not changes("amp", "idle") and not changes("amp", "amp")

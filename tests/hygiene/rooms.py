@@ -1,4 +1,4 @@
-"""Limits on folders, and on headers that only one neighbour includes."""
+"""Limits on folders, and on headers that nobody but one neighbour, or but their own source, includes."""
 
 import re
 from collections import defaultdict
@@ -23,7 +23,8 @@ def check_folders(paths):
 
 
 def neighbours(texts):
-    """Yields (header, client) for each header of lib/ and app/ that one neighbour alone includes.
+    """Yields (header, client) for each header of lib/ and app/ that one neighbour alone includes. The client is None if
+    only the sources of its own name include it.
 
     texts: path -> contents of the sources in lib/, app/ and tests/. A header and the sources of its name are one file
     here, so a neighbour is another name in the same folder; what tests include has a client outside."""
@@ -31,13 +32,14 @@ def neighbours(texts):
     for path, text in texts.items():
         for header in QUOTED.findall(text):
             target = next((each for each in ("lib/" + header, header) if each in texts), None)
-            if target and stem(target) != stem(path):
-                clients[target].add(stem(path))
+            if target and target != "lib/precompiled.h":
+                clients[target] |= {stem(path)} - {stem(target)}
     for header, all_clients in sorted(clients.items()):
-        if header.startswith(("lib/", "app/")) and len(all_clients) == 1:
-            (client,) = all_clients
-            if Path(client).parent == Path(header).parent:
-                yield header, client
+        if not header.startswith(("lib/", "app/")) or len(all_clients) > 1:
+            continue
+        client = next(iter(all_clients), None)
+        if client is None or Path(client).parent == Path(header).parent:
+            yield header, client
 
 
 def stem(path):
@@ -50,7 +52,8 @@ def check_neighbours(texts, known):
     if len(known) > MAX_KNOWN:
         yield f"{KNOWN}: {len(known)} headers, at most {MAX_KNOWN}: the list may only shrink"
     for header in sorted(set(found) - set(known)):
-        yield f"{header}: only {found[header]} beside it includes it: write both as one, or test it on its own"
+        client = f"only {found[header]} beside it" if found[header] else "nobody else"
+        yield f"{header}: {client} includes it: write both as one, or test it on its own"
     for header in sorted(set(known) - set(found)):
         yield f"{KNOWN}: {header} is not such a header any more: remove the line"
 
@@ -78,6 +81,8 @@ PLANTED = {
     "app/near.cpp": ('#include "app/alone.h"\n', None),
     "lib/base/room/below/a.md": ("", None),
     **{f"tests/room/{i:02}.md": ("", None) for i in range(MAX_FILES + 1)},
+    "lib/config/own_alone.h": ("", "nobody else includes it"),
+    "lib/config/own_alone.cpp": ('#include "config/own_alone.h"\n', None),
     "lib/config/near.cpp": ('#include "config/alone.h"\n', None),
     KNOWN: ("# Known.\nlib/config/known.h\nlib/config/gone.h\n", "lib/config/gone.h is not such a header"),
     # What must pass:
