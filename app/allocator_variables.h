@@ -1,3 +1,4 @@
+// Turns libtorch's abort on a wrong PYTORCH_ALLOC_CONF into one sentence.
 #pragma once
 
 namespace trainopt {

@@ -160,7 +160,7 @@ void refuse_numbers(const Gate& gate) {
     throw UserError("--against compares speed alone: remove numbers from --fail-on");
 }
 
-/// On rank 0.
+/// Rank 0 alone runs this.
 int measure_and_print(const AgainstArguments& arguments, const CompareOptions& options, Clock::time_point until,
                       const CompareOutput& output, ArmFactory& factory, const Observer& observer, bool color) {
   const ProgramVersion version{kBuild.version, kBuild.commit};

@@ -1,3 +1,4 @@
+// The program behind main().
 #pragma once
 
 namespace trainopt {

@@ -36,7 +36,7 @@ void write_results(const std::filesystem::path& folder, const Ablation& result) 
   write_file(folder / "environment.json", json_text(measured_environment({kBuild.version, kBuild.commit}), 2) + "\n");
 }
 
-/// On rank 0.
+/// Rank 0 alone runs this.
 int ablate_recipe(Recipe recipe, AblationRequest request, const AblateArguments& arguments, const OutputOptions& output,
                   ArmFactory& factory) {
   request.until = arguments.measure.end();

@@ -3,7 +3,6 @@
 #include "base/print.h"
 
 #include <CLI/CLI.hpp>
-#include <cstdio>
 
 namespace trainopt {
 

@@ -6,7 +6,6 @@
 #include "train/checkpoint/checkpoint_files.h"
 
 #include <CLI/CLI.hpp>
-#include <cstdio>
 
 namespace trainopt {
 namespace {

@@ -5,7 +5,6 @@
 #include "run/version.h"
 
 #include <CLI/CLI.hpp>
-#include <cstdio>
 
 namespace trainopt {
 namespace {

@@ -6,7 +6,6 @@
 #include "recipe/plan_text.h"
 
 #include <CLI/CLI.hpp>
-#include <cstdio>
 
 namespace trainopt {
 

@@ -10,6 +10,7 @@
 #include "metrics/summary.h"
 #include "recipe/make_plan.h"
 #include "recipe/plan_machine.h"
+#include "roofline/attained.h"
 #include "run/report_page.h"
 #include "run/session.h"
 #include "run/signals.h"
@@ -21,7 +22,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cstdio>
 
 namespace trainopt {
 namespace {

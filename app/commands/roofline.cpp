@@ -24,8 +24,6 @@
 #include <CLI/CLI.hpp>
 #include <unistd.h>
 
-#include <cstdio>
-
 namespace trainopt {
 namespace {
 

@@ -13,9 +13,7 @@
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
-#include <cmath>
 #include <cstdio>
-#include <cstdlib>
 
 namespace trainopt {
 namespace fs = std::filesystem;

@@ -16,6 +16,7 @@ namespace {
 
 constexpr double kSpaceMargin = 1.1;  // allows for headers, manifest and file system metadata
 constexpr size_t kWriteBytes = size_t{512} << 10;
+constexpr std::string_view kStep = "step-", kReplaced = ".replaced.";
 
 StoredFile finish(File& file, const Checksum& checksum) {
   file.sync();
@@ -34,6 +35,8 @@ StoredFile write_new(const std::filesystem::path& path, std::string_view bytes) 
   }
   return finish(file, checksum);
 }
+
+std::string replaced_name(int64_t step) { return std::string(kReplaced) + checkpoint_name(step); }
 
 /// Renames `folder` to `target`. Returns the path of the folder that was there before, now hidden; empty if there was
 /// none.
@@ -132,10 +135,6 @@ std::filesystem::path CheckpointDraft::commit(int64_t world_size, const std::map
   return folder;
 }
 
-namespace {
-constexpr std::string_view kStep = "step-", kReplaced = ".replaced.";
-}
-
 std::string checkpoint_name(int64_t step) { return fmt::format("{}{:08}", kStep, step); }
 
 std::optional<int64_t> step_of_name(std::string_view name) {
@@ -157,8 +156,6 @@ bool is_hidden_name(std::string_view name) {
   const size_t end = name.find('.');
   return end != name.npos && step_of_name(name.substr(0, end)).has_value();
 }
-
-std::string replaced_name(int64_t step) { return std::string(kReplaced) + checkpoint_name(step); }
 
 std::optional<int64_t> step_of_replaced_name(std::string_view name) {
   if (!name.starts_with(kReplaced)) return std::nullopt;

@@ -61,8 +61,8 @@ std::optional<int64_t> step_of_name(std::string_view name);
 std::string hidden_name(int64_t step);
 bool is_hidden_name(std::string_view name);
 
-/// ".replaced.step-00001234": temporary name of the old checkpoint where two folders cannot be exchanged atomically.
-std::string replaced_name(int64_t step);
+/// ".replaced.step-00001234": the temporary name of the old checkpoint where two folders cannot be exchanged
+/// atomically.
 std::optional<int64_t> step_of_replaced_name(std::string_view name);
 
 /// Whether this is point_link()'s temporary link for `latest`.

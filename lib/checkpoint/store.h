@@ -4,7 +4,6 @@
 #include "checkpoint/manifest.h"
 
 #include <filesystem>
-#include <optional>
 #include <string>
 #include <vector>
 

@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <deque>
-#include <limits>
 
 namespace trainopt {
 namespace {

@@ -10,6 +10,7 @@
 #include "compare/output/comparison_json.h"
 #include "compare/output/comparison_text.h"
 #include "compare/output/remarks.h"
+#include "compare/shares.h"
 #include "recipe/make_plan.h"
 #include "recipe/recipe_io.h"
 
@@ -209,6 +210,18 @@ class AblationCells {
   std::map<std::string, Comparison> in_stack_costs_;
 };
 
+/// Whether this switch of the request's recipe has its default value. With several ranks a plan always has a switch
+/// that says how they exchange gradients.
+bool is_default(const AblationRequest& request, const Recipe& recipe, const std::string& name) {
+  Sources without = request.sources;
+  without.overrides.push_back(switched_off(name));
+  try {
+    return recipe_yaml(load_recipe(without, request.ranks).recipe) == recipe_yaml(recipe);
+  } catch (const UserError&) {  // named recovery: another switch needs this one, so it is on
+    return false;
+  }
+}
+
 /// Adds a row for each switch of the recipe; returns those that have an effect here. Throws UserError if none has.
 SwitchSet add_rows(const AblationRequest& request, const Recipe& recipe, const Plan& plan, Ablation& result) {
   SwitchSet all;
@@ -292,16 +305,6 @@ Ablation ablate(const AblationRequest& request, ArmFactory& factory, const Obser
   judge_gains(result);
   cells.conclude();
   return result;
-}
-
-bool is_default(const AblationRequest& request, const Recipe& recipe, const std::string& name) {
-  Sources without = request.sources;
-  without.overrides.push_back(switched_off(name));
-  try {
-    return recipe_yaml(load_recipe(without, request.ranks).recipe) == recipe_yaml(recipe);
-  } catch (const UserError&) {  // named recovery: another switch needs this one, so it is on
-    return false;
-  }
 }
 
 AblationBench::AblationBench(const AblationRequest& request, SwitchSet all, ArmFactory& factory,

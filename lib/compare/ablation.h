@@ -110,10 +110,6 @@ Ablation ablate(const AblationRequest& request, ArmFactory& factory, const Obser
 /// Switches that are on; the recipe's other switches have their defaults.
 using SwitchSet = std::set<std::string>;
 
-/// Whether this switch of the request's recipe has its default value. With several ranks a plan always has a switch
-/// that says how they exchange gradients.
-bool is_default(const AblationRequest& request, const Recipe& recipe, const std::string& name);
-
 /// The result of a cell: the comparison, or the reason in `gain`.
 struct Cell {
   Gain gain;

@@ -6,7 +6,6 @@
 #include "metrics/hardware/environment.h"
 
 #include <filesystem>
-#include <string>
 
 namespace trainopt {
 

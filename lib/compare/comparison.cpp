@@ -6,7 +6,6 @@
 #include "metrics/summary.h"
 #include "statistics/paired.h"
 
-#include <algorithm>
 #include <cmath>
 
 namespace trainopt {

@@ -2,7 +2,7 @@
 
 #include "base/files/files.h"
 #include "compare/output/comparison_text.h"
-#include "compare/output/json_values.h"
+#include "compare/json_values.h"
 #include "metrics/format.h"
 
 #include <locale>

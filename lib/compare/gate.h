@@ -4,7 +4,6 @@
 #include "compare/rotation.h"
 
 #include <string>
-#include <string_view>
 #include <vector>
 
 namespace trainopt {

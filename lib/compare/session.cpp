@@ -11,7 +11,6 @@
 
 #include <algorithm>
 #include <csignal>
-#include <cstdio>
 #include <map>
 
 namespace trainopt {

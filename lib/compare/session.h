@@ -1,9 +1,9 @@
 // One rank's part of `compare`, `ablate` or `run --ceilings`: rank 0 measures, the other ranks serve its arms.
 #pragma once
 
-#include "run/environment.h"
 #include "compare/arms/arm_process.h"
 #include "compare/arms/make_arm.h"
+#include "run/environment.h"
 #include "run/job_member.h"
 
 #include <functional>

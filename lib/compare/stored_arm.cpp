@@ -5,7 +5,7 @@
 #include "compare/against.h"
 #include "compare/bundle.h"
 #include "compare/output/comparison_json.h"
-#include "compare/output/json_values.h"
+#include "compare/json_values.h"
 #include "statistics/spread.h"
 
 #include <algorithm>

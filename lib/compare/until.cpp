@@ -118,6 +118,26 @@ std::string resolution_text(const UntilResult& result, size_t arm) {
                      arm == 0 ? "A" : "B", counted(resolution, "step"), 100 * static_cast<double>(resolution) / *steps);
 }
 
+/// "12.3 s, 400 steps", "not in 60.0 s" or "diverged".
+std::string run_text(const UntilRun& run) {
+  if (run.diverged) return "diverged";
+  return run.time.reached ? fmt::format("{:.1f} s, {} steps", run.time.seconds, with_commas(run.steps))
+                          : fmt::format("not in {:.1f} s", run.time.seconds);
+}
+
+/// "0.69 (0.56–0.82)", or why there is no interval.
+std::string ratio_text(const UntilResult& result) {
+  const TargetRatio ratio = result.ratio();
+  const std::string middle = ratio.ratio ? times_text(*ratio.ratio) : "unknown";
+  if (!ratio.interval)
+    return fmt::format("{}; {} give no interval at {:.4g} %, {} do", middle,
+                       counted(static_cast<int64_t>(result.pairs.size()), "seed"), 100 * result.level,
+                       pairs_for(result.level));
+  return fmt::format("{} ({}–{} at {:.4g} %, {})", middle, times_text(ratio.interval->low),
+                     times_text(ratio.interval->high), 100 * result.level,
+                     counted(static_cast<int64_t>(result.pairs.size()), "seed"));
+}
+
 }  // namespace
 
 Verdict UntilResult::verdict() const {
@@ -144,24 +164,6 @@ Json to_json(const UntilResult& result) {
           {"undecided_pairs", ratio.undecided},
           {"arms", {{"a", arm_json(result, 0)}, {"b", arm_json(result, 1)}}},
           {"pairs", pairs}};
-}
-
-std::string run_text(const UntilRun& run) {
-  if (run.diverged) return "diverged";
-  return run.time.reached ? fmt::format("{:.1f} s, {} steps", run.time.seconds, with_commas(run.steps))
-                          : fmt::format("not in {:.1f} s", run.time.seconds);
-}
-
-std::string ratio_text(const UntilResult& result) {
-  const TargetRatio ratio = result.ratio();
-  const std::string middle = ratio.ratio ? times_text(*ratio.ratio) : "unknown";
-  if (!ratio.interval)
-    return fmt::format("{}; {} give no interval at {:.4g} %, {} do", middle,
-                       counted(static_cast<int64_t>(result.pairs.size()), "seed"), 100 * result.level,
-                       pairs_for(result.level));
-  return fmt::format("{} ({}–{} at {:.4g} %, {})", middle, times_text(ratio.interval->low),
-                     times_text(ratio.interval->high), 100 * result.level,
-                     counted(static_cast<int64_t>(result.pairs.size()), "seed"));
 }
 
 std::string until_text(const UntilResult& result) {

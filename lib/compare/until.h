@@ -77,12 +77,8 @@ struct UntilResult {
 
 std::optional<double> seconds_of(const UntilRun& run);
 Json to_json(const UntilResult& result);
-/// As `compare --until` prints it.
+/// The text that `compare --until` prints.
 std::string until_text(const UntilResult& result);
-/// "12.3 s, 400 steps", "not in 60.0 s" or "diverged".
-std::string run_text(const UntilRun& run);
-/// "0.69 (0.56–0.82)", or why there is no interval.
-std::string ratio_text(const UntilResult& result);
 
 /// A result without pairs. Throws UserError for a mistake in the arguments.
 UntilResult prepare_until(const UntilArguments& arguments);
@@ -118,7 +114,7 @@ void run_until_parts(UntilParts& parts, int64_t seeds, const std::filesystem::pa
                      const KeepUntil<UntilParts>& keep);
 
 Json to_json(const UntilParts& parts);
-/// As `ablate --until` prints it.
+/// The text that `ablate --until` prints.
 std::string until_text(const UntilParts& parts);
 
 }  // namespace trainopt

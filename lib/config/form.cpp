@@ -40,6 +40,23 @@ std::optional<T> read_quantity(const Value& value, const Location& location,
   return parsed;
 }
 
+/// Adds minimum, exclusiveMaximum and so on.
+Json with_bounds(Json schema, const Bounds& bounds) {
+  const auto number = [](double x) {
+    return std::abs(x) < 9e15 && x == std::floor(x) ? Json(static_cast<int64_t>(x)) : Json(x);
+  };
+  if (std::isfinite(bounds.low)) schema[bounds.low_included ? "minimum" : "exclusiveMinimum"] = number(bounds.low);
+  if (std::isfinite(bounds.high)) schema[bounds.high_included ? "maximum" : "exclusiveMaximum"] = number(bounds.high);
+  return schema;
+}
+
+/// False after adding a problem.
+bool check_bounds(const Value& value, double number, const Location& location, std::string_view unit = "") {
+  if (location.bounds.contains(number)) return true;
+  location.problem(value, fmt::format("must be {}: {}", bounds_text(location.bounds, unit), display_text(value)));
+  return false;
+}
+
 }  // namespace
 
 std::string bounds_text(const Bounds& bounds, std::string_view unit) {
@@ -52,21 +69,6 @@ std::string bounds_text(const Bounds& bounds, std::string_view unit) {
     text +=
         (text.empty() ? "" : " and ") + std::string(bounds.high_included ? "at most " : "below ") + number(bounds.high);
   return text;
-}
-
-Json with_bounds(Json schema, const Bounds& bounds) {
-  const auto number = [](double x) {
-    return std::abs(x) < 9e15 && x == std::floor(x) ? Json(static_cast<int64_t>(x)) : Json(x);
-  };
-  if (std::isfinite(bounds.low)) schema[bounds.low_included ? "minimum" : "exclusiveMinimum"] = number(bounds.low);
-  if (std::isfinite(bounds.high)) schema[bounds.high_included ? "maximum" : "exclusiveMaximum"] = number(bounds.high);
-  return schema;
-}
-
-bool check_bounds(const Value& value, double number, const Location& location, std::string_view unit) {
-  if (location.bounds.contains(number)) return true;
-  location.problem(value, fmt::format("must be {}: {}", bounds_text(location.bounds, unit), display_text(value)));
-  return false;
 }
 
 std::string Form<bool>::type_text() { return "true | false"; }

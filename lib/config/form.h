@@ -59,10 +59,6 @@ struct Location {
 
 /// "at least 1 and below 2"; empty without bounds.
 std::string bounds_text(const Bounds& bounds, std::string_view unit = "");
-/// Adds minimum, exclusiveMaximum and so on.
-Json with_bounds(Json schema, const Bounds& bounds);
-/// False after adding a problem.
-bool check_bounds(const Value& value, double number, const Location& location, std::string_view unit = "");
 
 template <class T>
 struct Form;

@@ -5,7 +5,6 @@
 #include "config/tree.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <set>
 
 namespace trainopt {

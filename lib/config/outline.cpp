@@ -3,12 +3,16 @@
 #include <algorithm>
 
 namespace trainopt {
+namespace {
 
+/// Index of the alternative called `name`; nullopt if there is none.
 std::optional<size_t> alternative_named(const Option& variant, std::string_view name) {
   for (size_t i = 0; i < variant.alternatives.size(); ++i)
     if (variant.alternatives[i].name == name) return i;
   return std::nullopt;
 }
+
+}  // namespace
 
 std::vector<std::string_view> alternative_names(const Option& variant) {
   std::vector<std::string_view> names;

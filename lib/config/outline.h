@@ -6,6 +6,12 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
 
 namespace trainopt {
 
@@ -137,8 +143,6 @@ Outline outline_of(Config& config) {
   return builder.take();
 }
 
-/// Index of the alternative called `name`; nullopt if there is none.
-std::optional<size_t> alternative_named(const Option& variant, std::string_view name);
 std::vector<std::string_view> alternative_names(const Option& variant);
 /// The options that `map` may hold, given the alternatives that it names for its variants (or their current ones).
 std::vector<const Option*> options_of_map(const Outline& outline, const Value& map);

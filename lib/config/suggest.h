@@ -11,7 +11,7 @@ namespace trainopt {
 
 struct Option;
 
-/// In lower case, with _ for - and space.
+/// `word` in lower case, with _ for - and space.
 std::string folded(std::string_view word);
 /// Why an option of another tool does not exist here; empty if it is none of the known ones.
 std::string_view why_unsupported(std::string_view key);

@@ -12,6 +12,18 @@
 namespace trainopt {
 namespace {
 
+/// Limits of one source.
+constexpr size_t kMaxRecipeBytes = size_t{1} << 20;
+constexpr int kMaxDepth = 64;
+constexpr size_t kMaxNodes = 100'000;              // with aliases expanded
+constexpr size_t kMaxTextBytes = size_t{4} << 20;  // bytes of all scalars and keys, with aliases expanded
+constexpr size_t kMaxMarks = 2 * kMaxNodes;        // [ ] { } , :
+
+/// Throws RecipeErrors with this one problem, which belongs to no key.
+[[noreturn]] void fail_at(const Mark& mark, const std::string& message) {
+  throw RecipeErrors({{to_text(mark), "", message}});
+}
+
 /// Rejects text that is not printable UTF-8, which the parser does not check.
 void check_bytes(std::string_view text, Mark mark, bool counts_lines) {
   if (text.starts_with("\xFF\xFE") || text.starts_with("\xFE\xFF")) fail_at(mark, "is UTF-16; save it as UTF-8");
@@ -53,6 +65,14 @@ Value parse(std::string_view text, const Mark& source, bool counts_lines) {
   return builder.take();
 }
 
+Value parse_text(std::string_view text, const std::string& name) {
+  const Mark source{std::make_shared<const std::string>(name)};
+  Value root = parse(text, source, true);
+  if (root.is_null()) fail_at(source, "is empty");
+  if (!root.is_map()) fail_at(root.mark, "a recipe must be a map of 'key: value': " + display_text(root));
+  return root;
+}
+
 }  // namespace
 
 Value parse_file(const std::filesystem::path& path) {
@@ -63,14 +83,6 @@ Value parse_file(const std::filesystem::path& path) {
     throw RecipeErrors({{"", "", error.what()}});
   }
   return parse_text(text, path.string());
-}
-
-Value parse_text(std::string_view text, const std::string& name) {
-  const Mark source{std::make_shared<const std::string>(name)};
-  Value root = parse(text, source, true);
-  if (root.is_null()) fail_at(source, "is empty");
-  if (!root.is_map()) fail_at(root.mark, "a recipe must be a map of 'key: value': " + display_text(root));
-  return root;
 }
 
 Value parse_override(const std::string& text) {
@@ -100,8 +112,6 @@ Value parse_override(const std::string& text) {
     end = dot;
   }
 }
-
-void fail_at(const Mark& mark, const std::string& message) { throw RecipeErrors({{to_text(mark), "", message}}); }
 
 /// Until the parser reaches the end, an unclosed bracket looks like a list used as a key, so that error is thrown here.
 Value TreeBuilder::take() {

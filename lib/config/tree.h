@@ -19,23 +19,12 @@
 
 namespace trainopt {
 
-/// Limits of one source.
-inline constexpr size_t kMaxRecipeBytes = size_t{1} << 20;
-inline constexpr int kMaxDepth = 64;
-inline constexpr size_t kMaxNodes = 100'000;              ///< with aliases expanded
-inline constexpr size_t kMaxTextBytes = size_t{4} << 20;  ///< bytes of all scalars and keys, with aliases expanded
-inline constexpr size_t kMaxMarks = 2 * kMaxNodes;        ///< [ ] { } , :
-
 /// All throw RecipeErrors with one problem. The root of a file must be a map.
 Value parse_file(const std::filesystem::path& path);
-Value parse_text(std::string_view text, const std::string& name);
 /// "key.path=value" or "--key.path=value" as a map of maps; every mark is "command line 'key.path=value'".
 Value parse_override(const std::string& text);
 
 // Builds a tree from parser events and rejects what a recipe must not contain.
-
-/// Throws RecipeErrors with this one problem, which belongs to no key.
-[[noreturn]] void fail_at(const Mark& mark, const std::string& message);
 
 /// Builds the tree from the parser's events, so that limits apply during parsing. Throws RecipeErrors.
 class TreeBuilder : public YAML::EventHandler {

@@ -7,7 +7,7 @@ namespace trainopt {
 
 Value value_of(const Outline& outline);
 std::string yaml_text(const Value& map);
-/// On one line: [a, {b: c}].
+/// `value` on one line: [a, {b: c}].
 std::string flow_text(const Value& value);
 /// Plain scalars become booleans and numbers; quoted ones become strings.
 Json json_of(const Value& value);

@@ -10,7 +10,6 @@
 #include "data/sampler.h"
 
 #include <cstdint>
-#include <span>
 #include <vector>
 
 namespace trainopt {

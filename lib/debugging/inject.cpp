@@ -62,7 +62,7 @@ at::Tensor leaf_to_spoil(const BuildContext& context) {
   return leaves.front().second;
 }
 
-/// As libtorch throws it.
+/// Throws what libtorch would throw.
 [[noreturn]] void throw_cuda_error(int code, const std::string& text) {
   throw c10::AcceleratorError({__func__, __FILE__, __LINE__}, code,
                               "CUDA error: " + text + "\nCUDA kernel errors might be reported later than they happen.");

@@ -37,9 +37,7 @@ Injection parse_injection(const std::string& text);
 /// Wraps the plan's runner with the faults and adds a note to the plan. Throws UserError if the job has no such rank.
 void inject(Plan& plan, const std::vector<Injection>& injections);
 
-// The delay of an injected straggler (inject.h).
-
-/// Makes every step from `first` on 5 % longer than the median of the steps before it.
+/// The delay of an injected straggler: every step from `first` on takes 5 % longer than the median of those before it.
 class StragglerDelay {
  public:
   static constexpr double kShare = 0.05;

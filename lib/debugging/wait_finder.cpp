@@ -24,6 +24,33 @@ constexpr std::string_view kLibtorch = "aten::", kCopy = "aten::copy_", kRepeat 
                            kReported = "libtorch reports that the host waited for the GPU",
                            kNoOperation = "a call outside any operation";
 
+constexpr std::string_view kReadsValue = "the host reads a value from the device",
+                           kSizeDepends = "the size of the result depends on values on the device";
+
+/// Operations that cannot return before the device has computed their input. Others wait only through one of these:
+/// item() and is_nonzero() read with _local_scalar_dense, indexing by a mask and argwhere() call nonzero, allclose()
+/// calls item().
+constexpr std::array<std::pair<std::string_view, std::string_view>, 11> kReading{
+    {{"aten::_local_scalar_dense", kReadsValue},
+     {"aten::equal", kReadsValue},
+     {"aten::nonzero", kSizeDepends},
+     {"aten::masked_select", kSizeDepends},
+     {"aten::_unique", kSizeDepends},
+     {"aten::_unique2", kSizeDepends},
+     {"aten::unique_dim", kSizeDepends},
+     {"aten::unique_consecutive", kSizeDepends},
+     {"aten::unique_dim_consecutive", kSizeDepends},
+     {"aten::bincount", kSizeDepends},
+     {"aten::repeat_interleave", "the size of the result is the sum of the repeats; pass output_size"}}};
+
+/// Why an operation of this name waits, if its input is on a GPU: the host needs a value from there. Empty: it does
+/// not.
+std::string_view why_reading_waits(std::string_view operation) {
+  const auto found =
+      std::find_if(kReading.begin(), kReading.end(), [&](const auto& entry) { return entry.first == operation; });
+  return found == kReading.end() ? std::string_view() : found->second;
+}
+
 std::string_view why_copy_waits(c10::ArrayRef<const c10::IValue> inputs) {
   if (inputs.size() < 3 || !inputs[0].isTensor() || !inputs[1].isTensor() || !inputs[2].isBool()) return {};
   const at::Tensor &to = inputs[0].toTensor(), &from = inputs[1].toTensor();
@@ -194,35 +221,6 @@ void add_find_syncs(Plan& plan) {
                        label_units(*context.model);
                        return std::make_unique<WaitFindingProfiler>(std::move(inner), context);
                      });
-}
-
-namespace {
-
-constexpr std::string_view kReadsValue = "the host reads a value from the device",
-                           kSizeDepends = "the size of the result depends on values on the device";
-
-/// Operations that cannot return before the device has computed their input. Others wait only through one of these:
-/// item() and is_nonzero() read with _local_scalar_dense, indexing by a mask and argwhere() call nonzero, allclose()
-/// calls item().
-constexpr std::array<std::pair<std::string_view, std::string_view>, 11> kReading{
-    {{"aten::_local_scalar_dense", kReadsValue},
-     {"aten::equal", kReadsValue},
-     {"aten::nonzero", kSizeDepends},
-     {"aten::masked_select", kSizeDepends},
-     {"aten::_unique", kSizeDepends},
-     {"aten::_unique2", kSizeDepends},
-     {"aten::unique_dim", kSizeDepends},
-     {"aten::unique_consecutive", kSizeDepends},
-     {"aten::unique_dim_consecutive", kSizeDepends},
-     {"aten::bincount", kSizeDepends},
-     {"aten::repeat_interleave", "the size of the result is the sum of the repeats; pass output_size"}}};
-
-}  // namespace
-
-std::string_view why_reading_waits(std::string_view operation) {
-  const auto found =
-      std::find_if(kReading.begin(), kReading.end(), [&](const auto& entry) { return entry.first == operation; });
-  return found == kReading.end() ? std::string_view() : found->second;
 }
 
 std::string_view why_copying_waits(const HostCopy& copy) {

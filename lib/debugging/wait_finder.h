@@ -6,10 +6,8 @@
 
 #include <c10/core/Device.h>
 
-#include <compare>
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -17,10 +15,6 @@
 namespace trainopt {
 
 // Hidden waits: operations of a step in which the host waits for the device, or copies in a way that it need not.
-
-/// Why an operation of this name waits, if its input is on a GPU: the host needs a value from there. Empty: it does
-/// not.
-std::string_view why_reading_waits(std::string_view operation);
 
 /// A copy between a host and a GPU.
 struct HostCopy {

@@ -68,7 +68,7 @@ void use_device(c10::Device device);
 /// Waits until everything queued on the device has run. Does nothing on the CPU.
 void synchronize(c10::Device device);
 
-// The part of device.h and gpu_error.h that needs CUDA's own headers, so libtrainopt_cuda.so (cuda_library.h).
+// The functions below need CUDA's own headers and so live in libtrainopt_cuda.so (cuda_library.h).
 
 /// Facts of GPU `index`, which must exist.
 DeviceFacts gpu_facts(int index);

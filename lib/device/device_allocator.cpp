@@ -7,7 +7,6 @@
 #include <c10/core/CPUAllocator.h>
 #include <sys/mman.h>
 
-#include <cstdlib>
 #include <new>
 
 namespace trainopt {

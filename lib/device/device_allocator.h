@@ -1,4 +1,4 @@
-// Settings of libtorch's allocator for a GPU's memory, in libtorch's syntax: "expandable_segments:True,…".
+// The allocators of tensors' memory: the settings of libtorch's for GPUs, and one of our own for CPUs.
 #pragma once
 
 #include "device/tensor_memory.h"
@@ -14,6 +14,8 @@
 namespace trainopt {
 
 struct ProcessSettings;
+
+// A GPU: settings in libtorch's syntax, "expandable_segments:True,…".
 
 /// The environment variables with the settings. libtorch 2.11 reads one of them, when it first needs a setting: the
 /// first that is set, in this order. Later changes of the environment have no effect.
@@ -36,7 +38,7 @@ std::vector<std::string> allocator_variables_only_in(const std::map<std::string,
 void require_settings_of_this_job_only(const ProcessSettings& process,
                                        const std::map<std::string, std::string>& environment);
 
-// An allocator that reuses the memory of CPU tensors. glibc's malloc returns every block above 32 MiB, and free memory
+// The CPU: an allocator that reuses memory. glibc's malloc returns every block above 32 MiB, and free memory
 // at the end of the heap, to the kernel. A training step then touches tens of thousands of new pages, each of which
 // costs a fault and zeroing 4 KiB.
 

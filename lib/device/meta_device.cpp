@@ -52,19 +52,6 @@ class MetaAllocator : public c10::Allocator {
   std::atomic<uintptr_t> next_ = uintptr_t{1} << 62;
 };
 
-}  // namespace
-
-void open_meta_device() {
-  static const bool opened = [] {
-    c10::SetAllocator(c10::kMeta, new MetaAllocator);  // never deleted: tensors may outlive everything else
-    register_meta_kernels();
-    return true;
-  }();
-  static_cast<void>(opened);
-}
-
-namespace {
-
 using OptionalTensor = std::optional<at::Tensor>;
 using ThreeTensors = std::tuple<at::Tensor, at::Tensor, at::Tensor>;
 
@@ -204,8 +191,7 @@ at::Tensor linear_as_autocast(const at::Tensor& input, const at::Tensor& weight,
                     as_autocast(bias.value_or(at::Tensor()), type));
 }
 
-}  // namespace
-
+/// Registers the operations with libtorch's dispatcher, for the rest of the process. Call once.
 void register_meta_kernels() {
   // Never deleted: that would withdraw them.
   auto* meta = new torch::Library(torch::Library::IMPL, "aten", c10::DispatchKey::Meta, __FILE__, __LINE__);
@@ -231,6 +217,17 @@ void register_meta_kernels() {
   auto* autocast = new torch::Library(torch::Library::IMPL, "aten", kMetaAutocastKey, __FILE__, __LINE__);
   autocast->impl("conv2d", TORCH_FN(conv2d_as_autocast));
   autocast->impl("linear", TORCH_FN(linear_as_autocast));
+}
+
+}  // namespace
+
+void open_meta_device() {
+  static const bool opened = [] {
+    c10::SetAllocator(c10::kMeta, new MetaAllocator);  // never deleted: tensors may outlive everything else
+    register_meta_kernels();
+    return true;
+  }();
+  static_cast<void>(opened);
 }
 
 }  // namespace trainopt

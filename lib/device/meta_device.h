@@ -11,10 +11,4 @@ namespace trainopt {
 /// library's work space, is not reported.
 void open_meta_device();
 
-// Operations on meta tensors: what libtorch's C++ part lacks. Its Python part defines the same shapes
-// (torch/_meta_registrations.py and torch/_decomp).
-
-/// Registers the operations with libtorch's dispatcher, for the rest of the process. Call once.
-void register_meta_kernels();
-
 }  // namespace trainopt

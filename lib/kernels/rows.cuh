@@ -73,7 +73,7 @@ __device__ inline void sweep(const Tiling& tiling, const ThreadPosition& positio
   }
 }
 
-/// For a body that needs no per-channel values.
+/// The constants of a body that needs no per-channel values.
 struct NoConstants {};
 
 /// Blocks that must fit on a multiprocessor: three leave 80 registers a thread, two leave 128. Bodies that read many

@@ -8,7 +8,7 @@
 
 namespace trainopt {
 
-/// In column order.
+/// Every column of the metrics, in its order.
 enum class Metric : size_t {
   step,
   epoch,

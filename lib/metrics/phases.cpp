@@ -7,11 +7,15 @@
 #include <vector>
 
 namespace trainopt {
+namespace {
 
+/// "forward" for forward_ms.
 std::string phase_name(Metric metric) {
   const std::string_view name = info(metric).name;
   return std::string(name.substr(0, name.rfind('_')));
 }
+
+}  // namespace
 
 void PhaseSums::add(const Values& row) {
   ++steps_;

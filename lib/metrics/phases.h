@@ -34,9 +34,6 @@ class PhaseSums {
   std::array<std::optional<double>, 3> sums_ms_{0, 0, 0};
 };
 
-/// "forward" for forward_ms.
-std::string phase_name(Metric metric);
-
 /// {steps, forward_ms, backward_ms, update_ms}, and back.
 Json to_json(const PhaseSums& sums);
 PhaseSums phase_sums_from(const Json& json);

@@ -33,7 +33,7 @@ struct TaggedScalar {
   double value = 0;  ///< stored as a float
 };
 
-/// As in tensorboard/plugins/hparams/api.proto.
+/// The values are those of tensorboard/plugins/hparams/api.proto.
 enum class SessionStatus : uint8_t { success = 1, failure = 2 };
 
 /// Tag of session_ended().

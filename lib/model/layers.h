@@ -53,7 +53,7 @@ class Linear {
   struct Values {
     InitialValues weight, bias;
   };
-  /// With torch's default initial values.
+  /// The parameters have torch's default initial values.
   Linear(Builder& builder, const std::string& name, int64_t in, int64_t out);
   /// The parameters' names are `prefix` + "weight" and `prefix` + "bias".
   Linear(Builder& builder, const std::string& prefix, int64_t in, int64_t out, const Values& values);

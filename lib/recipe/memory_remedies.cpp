@@ -12,6 +12,9 @@
 namespace trainopt {
 namespace {
 
+/// The smallest micro-batch that the model accepts: batch-norm needs two samples.
+int64_t smallest_micro_batch(const Plan& plan) { return plan.model.layers.batch_norms > 0 ? 2 : 1; }
+
 class Remedies {
  public:
   Remedies(const Recipe& recipe, const Plan& plan)
@@ -145,7 +148,5 @@ Words in_more_micro_batches(const Recipe& recipe, const Plan& plan, int64_t piec
   if (!follows) words.push_back(fmt::format("train.gradient_accumulation_steps={}", plan.data.accumulation * pieces));
   return words;
 }
-
-int64_t smallest_micro_batch(const Plan& plan) { return plan.model.layers.batch_norms > 0 ? 2 : 1; }
 
 }  // namespace trainopt

@@ -24,7 +24,4 @@ std::vector<Words> memory_switches(const Recipe& recipe, const Plan& plan);
 /// leave batch-norm with one sample.
 Words in_more_micro_batches(const Recipe& recipe, const Plan& plan, int64_t pieces);
 
-/// The smallest micro-batch that the model accepts: batch-norm needs two samples.
-int64_t smallest_micro_batch(const Plan& plan);
-
 }  // namespace trainopt

@@ -1,4 +1,4 @@
-// The part of a printed plan that concerns memory.
+// The parts of a printed plan that depend on the machine: memory, peak speed, and what several ranks send and hold.
 #pragma once
 
 #include "base/json.h"
@@ -12,7 +12,7 @@
 
 namespace trainopt {
 
-// These read plan.memory, which must be set.
+// Memory. These functions read plan.memory, which must be set.
 
 /// "9.3 GiB forecast at the peak (backward of layer1.0): activations 8.1 GiB, …; 12 % of the GPU's 80 GiB"
 std::string forecast_text(const Plan& plan);
@@ -21,7 +21,7 @@ Json forecast_json(const MemoryForecast& forecast);
 /// One sentence for a plan that does not fit, with the first remedy.
 std::string why_it_does_not_fit(const Plan& plan);
 
-// The peak that a plan's speed is compared with.
+// Speed: the peak that a plan's speed is compared with.
 
 /// The element type of the plan's products: a key of Roofline::products.
 std::string product_type(const Plan& plan);
@@ -32,7 +32,7 @@ std::vector<UnitLimit> unit_limits_of(const Plan& plan, const Roofline& measured
 /// The peak of all devices of the job, from what was measured on this one; `measured`: null if nothing was.
 PeakSpeed peak_of(const Plan& plan, const std::optional<Roofline>& measured);
 
-// The part of a printed plan that concerns several ranks.
+// Several ranks.
 
 /// A table: what each sharding strategy would send and hold. Only with several ranks.
 std::string sharding_text(const Plan& plan);

@@ -20,7 +20,7 @@ Json plan_json(const Plan& plan);
 std::string schedule_picture(const Plan& plan);
 
 /// {"step": [...], "learning_rate": [...], "momentum": [...]}: of every step, or of 10,000 evenly spaced ones.
-/// Without a momentum that moves, the last is null.
+/// The schedule; its last value is null unless a momentum moves.
 Json schedule_json(const Plan& plan);
 
 }  // namespace trainopt

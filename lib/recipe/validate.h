@@ -20,9 +20,4 @@ std::vector<RecipeProblem> validate(const Recipe& recipe, std::optional<int64_t>
 void check_lowest_rate(const SchedulerConfig& scheduler, const OptimizerConfig& optimizer,
                        std::vector<RecipeProblem>& problems);
 
-/// Adds the problems of `scheduler`. Two are known only to the plan: whether the phases of a schedule fit into its
-/// length, which files determine, and with optimizer.lr_scaling check_lowest_rate(), because the job's ranks determine
-/// the rate.
-void check_schedule(const Recipe& recipe, std::vector<RecipeProblem>& problems);
-
 }  // namespace trainopt

@@ -11,7 +11,7 @@ namespace {
 
 std::string not_a_number(double value) { return std::isnan(value) ? "NaN" : value > 0 ? "∞" : "−∞"; }
 
-/// With three significant digits below 1,000.
+/// Keeps three significant digits below 1,000.
 std::string three_digits(double value) {
   const double size = std::abs(value);
   if (size == 0) return "0";

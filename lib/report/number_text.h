@@ -3,8 +3,8 @@
 
 #include "base/json.h"
 
-#include <string>
 #include <cstddef>
+#include <string>
 #include <string_view>
 
 namespace trainopt::report {

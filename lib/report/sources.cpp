@@ -19,6 +19,8 @@
 namespace trainopt::report {
 namespace {
 
+constexpr int64_t kMaxJsonBytes = int64_t{256} << 20;
+
 /// Columns of one series on a page with this many runs: the page must stay small.
 size_t columns_for(size_t runs) {
   if (runs <= 1) return 1024;
@@ -54,6 +56,30 @@ std::optional<ResultKind> kind_of(const Json& result) {
       ExitCode::data);
 }
 
+/// Whether there is such a file. One that is not a regular file, such as a pipe or a loop of links, is noted.
+bool is_there(const std::filesystem::path& file, std::vector<std::string>& notes) {
+  std::error_code error;
+  if (!std::filesystem::exists(std::filesystem::symlink_status(file, error))) return false;
+  if (std::filesystem::is_regular_file(file, error)) return true;
+  notes.push_back(fmt::format("{} is not a regular file and was left out", file.filename().string()));
+  return false;
+}
+
+/// The JSON in `file`. Null if there is no such file; null and a note if it cannot be read.
+Json read_json(const std::filesystem::path& file, std::vector<std::string>& notes) {
+  if (!is_there(file, notes)) return nullptr;
+  try {
+    Json json = parse_json(read_file(file, ExitCode::data, kMaxJsonBytes));
+    if (json.is_object()) return json;
+    notes.push_back(file.filename().string() + " is not a JSON object");
+  } catch (const Json::exception& error) {
+    notes.push_back(fmt::format("{} cannot be read: {}", file.filename().string(), json_problem(error)));
+  } catch (const UserError& error) {
+    notes.push_back(error.what());
+  }
+  return nullptr;
+}
+
 ResultFolder read_result(const std::filesystem::path& path) {
   ResultFolder folder{.path = path, .result = {}, .environment = {}, .notes = {}};
   folder.result = read_json(path / "result.json", folder.notes);
@@ -66,6 +92,17 @@ ResultFolder read_result(const std::filesystem::path& path) {
   if (!kind) refuse_result(path, folder.result);
   folder.kind = *kind;
   return folder;
+}
+
+/// "10-all" after "2a-pin-memory".
+bool before_by_number(std::string_view left, std::string_view right) {
+  const auto number = [](std::string_view text) {
+    int64_t value = -1;
+    std::from_chars(text.data(), text.data() + text.size(), value);
+    return value;
+  };
+  const int64_t first = number(left), second = number(right);
+  return first != second ? first < second : left < right;
 }
 
 std::vector<std::filesystem::path> runs_in(const std::filesystem::path& folder) {
@@ -113,32 +150,12 @@ std::vector<Source> read_sources(const std::vector<std::filesystem::path>& folde
   return sources;
 }
 
-bool before_by_number(std::string_view left, std::string_view right) {
-  const auto number = [](std::string_view text) {
-    int64_t value = -1;
-    std::from_chars(text.data(), text.data() + text.size(), value);
-    return value;
-  };
-  const int64_t first = number(left), second = number(right);
-  return first != second ? first < second : left < right;
-}
-
 namespace {
 
 /// Larger traces take longer to analyse than a page should.
 constexpr uintmax_t kMaxTraceBytes = uintmax_t{16} << 20;
 constexpr double kFarthest = 1e15;  // a greater time or step is damage
 constexpr size_t kMaxMessages = 50, kMaxFields = 4096, kMaxMessageBytes = 4096;
-constexpr int64_t kMaxJsonBytes = int64_t{256} << 20;
-
-/// Whether there is such a file. One that is not a regular file, such as a pipe or a loop of links, is noted.
-bool is_there(const std::filesystem::path& file, std::vector<std::string>& notes) {
-  std::error_code error;
-  if (!std::filesystem::exists(std::filesystem::symlink_status(file, error))) return false;
-  if (std::filesystem::is_regular_file(file, error)) return true;
-  notes.push_back(fmt::format("{} is not a regular file and was left out", file.filename().string()));
-  return false;
-}
 
 std::filesystem::path first_trace(const std::filesystem::path& folder) {
   std::filesystem::path result;
@@ -263,20 +280,6 @@ std::function<bool(int64_t)> measured_steps(const Json& summary, const Json& rec
 }
 
 }  // namespace
-
-Json read_json(const std::filesystem::path& file, std::vector<std::string>& notes) {
-  if (!is_there(file, notes)) return nullptr;
-  try {
-    Json json = parse_json(read_file(file, ExitCode::data, kMaxJsonBytes));
-    if (json.is_object()) return json;
-    notes.push_back(file.filename().string() + " is not a JSON object");
-  } catch (const Json::exception& error) {
-    notes.push_back(fmt::format("{} cannot be read: {}", file.filename().string(), json_problem(error)));
-  } catch (const UserError& error) {
-    notes.push_back(error.what());
-  }
-  return nullptr;
-}
 
 const Json& at(const Json& json, std::string_view path) {
   static const Json kNull;

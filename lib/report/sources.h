@@ -48,9 +48,6 @@ std::string folder_name(const std::filesystem::path& path);
 /// Whether the folder looks like a run directory.
 bool is_run(const std::filesystem::path& path);
 
-/// The JSON in `file`. Null if there is no such file; null and a note if it cannot be read.
-Json read_json(const std::filesystem::path& file, std::vector<std::string>& notes);
-
 /// The value at "step_ms.p50" or "units.0.name"; null if it is not there.
 const Json& at(const Json& json, std::string_view path);
 
@@ -79,8 +76,5 @@ using Source = std::variant<RunFolder, ResultFolder, LadderFolder>;
 
 /// Throws UserError(data) for a folder that is none of these, such as the result of tune, and says what it is.
 std::vector<Source> read_sources(const std::vector<std::filesystem::path>& folders);
-
-/// "10-all" after "2a-pin-memory".
-bool before_by_number(std::string_view left, std::string_view right);
 
 }  // namespace trainopt::report

@@ -31,6 +31,31 @@ std::string rate(const std::optional<double>& bytes_per_s) {
   return bytes_per_s ? fmt::format("{:.1f} GB/s", *bytes_per_s / 1e9) : "not measured";
 }
 
+/// Throws Json::exception.
+Roofline roofline_from(const Json& json) {
+  Roofline roofline;
+  roofline.key = {.device = json.at("device"), .libraries = json.at("libraries")};
+  for (const auto& [type, peak] : json.at("products").items())
+    roofline.products[type] = {.flops_per_s = peak.at("flops_per_s"), .size = peak.at("size")};
+  roofline.no_products = json.at("no_products").get<std::map<std::string, std::string>>();
+  roofline.memory_bytes_per_s = number(json.at("memory_bytes_per_s"));
+  roofline.pageable_copy_bytes_per_s = number(json.at("pageable_copy_bytes_per_s"));
+  roofline.pinned_copy_bytes_per_s = number(json.at("pinned_copy_bytes_per_s"));
+  roofline.disk_read_bytes_per_s = number(json.at("disk_read_bytes_per_s"));
+  roofline.disk_write_bytes_per_s = number(json.at("disk_write_bytes_per_s"));
+  roofline.disk_folder = json.at("disk_folder");
+  roofline.operation_us = number(json.at("operation_us"));
+  roofline.page_fault_us = number(json.at("page_fault_us"));
+  for (const auto& [job, peaks] : json.at("exchanges").items())
+    for (const Json& peak : peaks)
+      roofline.exchanges[job].push_back({.collective = peak.at("collective"),
+                                         .bytes = peak.at("bytes"),
+                                         .seconds = peak.at("seconds"),
+                                         .sent_bytes_per_s = peak.at("sent_bytes_per_s")});
+  roofline.wall_s = json.at("wall_s");
+  return roofline;
+}
+
 }  // namespace
 
 Json to_json(const Roofline& roofline) {
@@ -56,30 +81,6 @@ Json to_json(const Roofline& roofline) {
     for (const ExchangePeak& peak : peaks) list.push_back(json_of(peak));
   }
   return json;
-}
-
-Roofline roofline_from(const Json& json) {
-  Roofline roofline;
-  roofline.key = {.device = json.at("device"), .libraries = json.at("libraries")};
-  for (const auto& [type, peak] : json.at("products").items())
-    roofline.products[type] = {.flops_per_s = peak.at("flops_per_s"), .size = peak.at("size")};
-  roofline.no_products = json.at("no_products").get<std::map<std::string, std::string>>();
-  roofline.memory_bytes_per_s = number(json.at("memory_bytes_per_s"));
-  roofline.pageable_copy_bytes_per_s = number(json.at("pageable_copy_bytes_per_s"));
-  roofline.pinned_copy_bytes_per_s = number(json.at("pinned_copy_bytes_per_s"));
-  roofline.disk_read_bytes_per_s = number(json.at("disk_read_bytes_per_s"));
-  roofline.disk_write_bytes_per_s = number(json.at("disk_write_bytes_per_s"));
-  roofline.disk_folder = json.at("disk_folder");
-  roofline.operation_us = number(json.at("operation_us"));
-  roofline.page_fault_us = number(json.at("page_fault_us"));
-  for (const auto& [job, peaks] : json.at("exchanges").items())
-    for (const Json& peak : peaks)
-      roofline.exchanges[job].push_back({.collective = peak.at("collective"),
-                                         .bytes = peak.at("bytes"),
-                                         .seconds = peak.at("seconds"),
-                                         .sent_bytes_per_s = peak.at("sent_bytes_per_s")});
-  roofline.wall_s = json.at("wall_s");
-  return roofline;
 }
 
 std::string roofline_text(const Roofline& roofline) {

@@ -57,8 +57,6 @@ struct Roofline {
 };
 
 Json to_json(const Roofline& roofline);
-/// Throws Json::exception.
-Roofline roofline_from(const Json& json);
 /// A table for people.
 std::string roofline_text(const Roofline& roofline);
 

@@ -1,4 +1,4 @@
-// Chooses and creates the run directory.
+// The run directory: chooses and creates it, and watches that it stays where it is.
 #pragma once
 
 #include "base/clock.h"
@@ -8,7 +8,6 @@
 
 #include <filesystem>
 #include <optional>
-#include <string>
 
 namespace trainopt {
 

@@ -2,7 +2,6 @@
 // the run ends.
 #pragma once
 
-#include "run/environment.h"
 #include "base/json.h"
 #include "metrics/hardware/gpu_probe.h"
 #include "metrics/hardware/telemetry.h"
@@ -10,11 +9,11 @@
 #include "metrics/step_statistics.h"
 #include "metrics/summary.h"
 #include "recipe/recipe.h"
+#include "run/environment.h"
 #include "run/explain.h"
 #include "train/plan.h"
 #include "train/trainer.h"
 
-#include <bitset>
 #include <filesystem>
 #include <functional>
 #include <optional>
@@ -105,11 +104,5 @@ class RunReport : public RunListener {
   std::optional<Records> records_;
   double records_s_ = 0;  ///< time taken by step_done()
 };
-
-// Why a number is null in every record of a run.
-
-/// A reason for each metric that is null in every record: telemetry's own if it has one, otherwise one that follows
-/// from the plan.
-Reasons why_not_measured(const Plan& plan, const std::bitset<kMetricCount>& recorded, const Reasons& telemetry);
 
 }  // namespace trainopt

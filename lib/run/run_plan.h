@@ -1,8 +1,8 @@
 // The plan of a run for one rank's process.
 #pragma once
 
-#include "run/environment.h"
 #include "debugging/inject.h"
+#include "run/environment.h"
 #include "run/job_member.h"
 #include "train/plan.h"
 

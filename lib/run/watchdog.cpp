@@ -82,6 +82,40 @@ std::string time_now() {
   return text;
 }
 
+/// Where an interrupted thread stores its stack. Global because a signal handler can reach nothing else.
+struct StackRequest {
+  static constexpr pid_t kNobody = 0, kWriting = -1, kWritten = -2;
+  std::atomic<pid_t> wanted{kNobody};  ///< the thread whose stack is requested, or one of the above
+  std::array<void*, 256> frames;
+  int count = 0;
+  const void* interrupted_at = nullptr;
+};
+StackRequest slot;
+static_assert(std::atomic<pid_t>::is_always_lock_free);
+
+void record_stack(int, siginfo_t*, void* context) {
+  const int error = errno;
+  auto me = static_cast<pid_t>(::syscall(SYS_gettid));
+  if (slot.wanted.compare_exchange_strong(
+          me, StackRequest::kWriting)) {  // fails for a late answer, whose request has expired
+    slot.interrupted_at = reinterpret_cast<const void*>(static_cast<ucontext_t*>(context)->uc_mcontext.gregs[REG_RIP]);
+    slot.count = ::backtrace(slot.frames.data(), static_cast<int>(slot.frames.size()));
+    slot.wanted.store(StackRequest::kWritten, std::memory_order_release);
+  }
+  errno = error;
+}
+
+/// Call once, early: loads what taking stacks needs and permanently installs the handler of stack_signal().
+void prepare_thread_stacks() {
+  void* frame = nullptr;
+  ::backtrace(&frame, 1);  // the first call loads a library, which a signal handler must not do
+  struct sigaction action {};
+  action.sa_sigaction = record_stack;
+  action.sa_flags = SA_SIGINFO | SA_RESTART;
+  sigfillset(&action.sa_mask);
+  ::sigaction(stack_signal(), &action, nullptr);  // permanent: without it, a late signal would end the process
+}
+
 }  // namespace
 
 Watchdog::Watchdog(Options options) : options_(std::move(options)) {
@@ -190,29 +224,6 @@ namespace {
 
 constexpr double kAnswerSeconds = 1.0;
 
-/// Where an interrupted thread stores its stack. Global because a signal handler can reach nothing else.
-struct StackRequest {
-  static constexpr pid_t kNobody = 0, kWriting = -1, kWritten = -2;
-  std::atomic<pid_t> wanted{kNobody};  ///< the thread whose stack is requested, or one of the above
-  std::array<void*, 256> frames;
-  int count = 0;
-  const void* interrupted_at = nullptr;
-};
-StackRequest slot;
-static_assert(std::atomic<pid_t>::is_always_lock_free);
-
-void record_stack(int, siginfo_t*, void* context) {
-  const int error = errno;
-  auto me = static_cast<pid_t>(::syscall(SYS_gettid));
-  if (slot.wanted.compare_exchange_strong(
-          me, StackRequest::kWriting)) {  // fails for a late answer, whose request has expired
-    slot.interrupted_at = reinterpret_cast<const void*>(static_cast<ucontext_t*>(context)->uc_mcontext.gregs[REG_RIP]);
-    slot.count = ::backtrace(slot.frames.data(), static_cast<int>(slot.frames.size()));
-    slot.wanted.store(StackRequest::kWritten, std::memory_order_release);
-  }
-  errno = error;
-}
-
 std::string text_of(int thread, const char* file) {
   std::ifstream stream(fmt::format("/proc/self/task/{}/{}", thread, file));
   return {std::istreambuf_iterator<char>(stream), {}};
@@ -302,16 +313,6 @@ ThreadStack stack_of(pid_t id) {
 }
 
 }  // namespace
-
-void prepare_thread_stacks() {
-  void* frame = nullptr;
-  ::backtrace(&frame, 1);  // the first call loads a library, which a signal handler must not do
-  struct sigaction action {};
-  action.sa_sigaction = record_stack;
-  action.sa_flags = SA_SIGINFO | SA_RESTART;
-  sigfillset(&action.sa_mask);
-  ::sigaction(stack_signal(), &action, nullptr);  // permanent: without it, a late signal would end the process
-}
 
 std::vector<ThreadStack> thread_stacks() {
   prepare_thread_stacks();

@@ -76,8 +76,6 @@ struct ThreadStack {
   std::string no_stack;  ///< why there are no frames
 };
 
-/// Call once, early: loads what taking stacks needs and permanently installs the handler of stack_signal().
-void prepare_thread_stacks();
 /// The stacks of all threads, including this one. Each has a second to answer stack_signal(). One caller at a time.
 std::vector<ThreadStack> thread_stacks();
 

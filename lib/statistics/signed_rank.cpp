@@ -4,7 +4,6 @@
 #include "statistics/spread.h"
 #include "statistics/welch.h"
 
-#include <algorithm>
 #include <cmath>
 #include <vector>
 

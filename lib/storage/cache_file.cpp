@@ -22,6 +22,15 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int64_t kHeaderBytes = 4096;
+
+struct CacheHeader {
+  char magic[8] = {'T', 'R', 'N', 'O', 'C', 'A', 'C', 'H'};
+  uint32_t version = 1, block = 0;             ///< kCacheBlock
+  int64_t size = 0;                            ///< the remote file's size
+  uint64_t identity = 0;                       ///< hash of name, version and size
+  char name[2048] = {}, of_version[256] = {};  ///< for people; cut if they are longer
+  uint64_t checksum = 0;                       ///< XXH3 of the bytes before this
+};
 static_assert(sizeof(CacheHeader) <= kHeaderBytes);
 
 int64_t blocks_of(int64_t size) { return (size + kCacheBlock - 1) / kCacheBlock; }

@@ -6,22 +6,12 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 namespace trainopt {
-
-struct CacheHeader {
-  char magic[8] = {'T', 'R', 'N', 'O', 'C', 'A', 'C', 'H'};
-  uint32_t version = 1, block = 0;             ///< kCacheBlock
-  int64_t size = 0;                            ///< the remote file's size
-  uint64_t identity = 0;                       ///< hash of name, version and size
-  char name[2048] = {}, of_version[256] = {};  ///< for people; cut if they are longer
-  uint64_t checksum = 0;                       ///< XXH3 of the bytes before this
-};
 
 /// The hash of name, version and size.
 uint64_t cache_identity(const DataFile& far);

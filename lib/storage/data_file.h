@@ -19,7 +19,7 @@ class DataFile {
   DataFile(const DataFile&) = delete;
   DataFile& operator=(const DataFile&) = delete;
 
-  /// For messages: a path, or s3://bucket/key.
+  /// The name for messages: a path, or s3://bucket/key.
   const std::string& name() const { return name_; }
   int64_t size() const { return size_; }
   /// Changes when the content does: an object's ETag, or the time of its last change, with its server; of a local file

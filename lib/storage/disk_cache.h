@@ -2,7 +2,7 @@
 //
 // Each version of a file has one cache file, named by the hash of name, version and size:
 //
-//   0          a CacheHeader with the file's name and version
+//   0          a header with the file's name and version
 //   4096       for each block of kCacheBlock bytes its checksum (XXH3, never 0); 0: the block is not cached
 //   data_at    the file's bytes at their own offsets; blocks that are not cached are holes
 //
@@ -23,7 +23,6 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
-#include <string>
 
 namespace trainopt {
 

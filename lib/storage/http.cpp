@@ -14,6 +14,9 @@
 namespace trainopt {
 namespace {
 
+/// An answer that is slower for HttpRequest::timeout_s has failed.
+constexpr int64_t kLeastBytesPerS = 1024;
+
 constexpr size_t kMostBodyBytes = size_t{64} << 20;
 constexpr size_t kMostHeaderBytes = size_t{1} << 20;
 

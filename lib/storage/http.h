@@ -12,14 +12,11 @@
 
 namespace trainopt {
 
-/// An answer that is slower for HttpRequest::timeout_s has failed.
-inline constexpr int64_t kLeastBytesPerS = 1024;
-
 struct HttpRequest {
   std::string method = "GET";  ///< GET, HEAD or PUT
   std::string url;
   std::vector<std::pair<std::string, std::string>> headers;
-  double timeout_s = 30;  ///< limit to connect, and for a time with less than kLeastBytesPerS received
+  double timeout_s = 30;  ///< limit to connect, and for a time with less than 1024 B/s received
   bool direct = false;    ///< goes past any proxy of the environment
   std::string ca_bundle;  ///< file of certificates; empty: the system's
 };

@@ -39,7 +39,7 @@ class ReadTimes {
   };
 
   ReadSpeed speed() const;
-  /// For tests.
+  /// Counts one read; public because tests call it.
   void add(double seconds, int64_t bytes);
 
  private:

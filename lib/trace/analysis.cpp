@@ -123,13 +123,6 @@ TraceAnalysis analyse_traces(const std::vector<fs::path>& paths, const AnalysisO
   return all;
 }
 
-std::vector<Operation> shown_operations(const RankAnalysis& rank, const AnalysisView& view) {
-  auto operations = rank.operations;
-  sort_operations(operations, view.sort.value_or(rank.device ? SortBy::device_self : SortBy::cpu_self));
-  if (view.top && *view.top < operations.size()) operations.resize(*view.top);
-  return operations;
-}
-
 // The analysis as JSON and CSV.
 
 namespace {
@@ -160,6 +153,14 @@ Json breakdown_json(const Breakdown& breakdown) {
   Json json = Json::object();
   for (size_t i = 0; i < kCategories; ++i) json[std::string(kCategoryNames[i])] = milliseconds(breakdown.ns[i]);
   return json;
+}
+
+/// The operations in the order and number that `view` asks for.
+std::vector<Operation> shown_operations(const RankAnalysis& rank, const AnalysisView& view) {
+  auto operations = rank.operations;
+  sort_operations(operations, view.sort.value_or(rank.device ? SortBy::device_self : SortBy::cpu_self));
+  if (view.top && *view.top < operations.size()) operations.resize(*view.top);
+  return operations;
 }
 
 Json operation_json(const Operation& operation, GroupBy group_by) {

@@ -68,7 +68,4 @@ std::string analysis_text(const TraceAnalysis& analysis, const AnalysisView& vie
 /// The operations as CSV (RFC 4180), with a header line; several ranks have a column `rank`.
 std::string operations_csv(const TraceAnalysis& analysis, const AnalysisView& view = {});
 
-/// The operations in the order and number that `view` asks for.
-std::vector<Operation> shown_operations(const RankAnalysis& rank, const AnalysisView& view);
-
 }  // namespace trainopt::trace

@@ -46,27 +46,4 @@ class ByteSource : public std::streambuf {
   bool in_member_ = true;                 ///< a gzip file is a sequence of members; false between two
 };
 
-// Writes a gzip-compressed file piece by piece.
-
-class GzipWriter {
- public:
-  /// `file` must outlive the writer.
-  explicit GzipWriter(File& file);
-  ~GzipWriter();
-  GzipWriter(const GzipWriter&) = delete;
-  GzipWriter& operator=(const GzipWriter&) = delete;
-
-  /// Throws FileError(storage), as finish().
-  void append(std::string_view bytes);
-  /// Writes what is left. Call it once, at the end.
-  void finish();
-
- private:
-  void deflate_all(std::string_view bytes, int flush);
-
-  File& file_;
-  std::unique_ptr<z_stream_s> deflater_;
-  std::vector<char> output_;
-};
-
 }  // namespace trainopt::trace

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "trace/byte_source.h"
+#include "trace/gzip_writer.h"
 #include "trace/event_reader.h"
 
 #include <cstdint>

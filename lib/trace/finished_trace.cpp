@@ -4,7 +4,7 @@
 #include "base/files/files.h"
 #include "base/files/held_folder.h"
 #include "base/json.h"
-#include "trace/byte_source.h"
+#include "trace/gzip_writer.h"
 #include "trace/event_copier.h"
 #include "trace/event_reader.h"
 

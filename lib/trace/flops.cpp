@@ -64,14 +64,14 @@ int64_t convolution(const std::vector<Shape>& shapes, const std::vector<std::str
   return 2 * input[0] * outputs * weight[2] * weight[3] * input[1] * weight[0] / groups;
 }
 
-}  // namespace
-
 bool has_flops(std::string_view operation) {
   constexpr std::array<std::string_view, 8> kKnown = {
       "aten::conv2d",  "aten::mm",  "aten::addmm", "aten::bmm",
       "aten::baddbmm", "aten::mul", "aten::add",   "mkldnn::_linear_pointwise"};
   return std::find(kKnown.begin(), kKnown.end(), operation) != kKnown.end();
 }
+
+}  // namespace
 
 int64_t flops_of(std::string_view operation, std::string_view shapes_text, const std::vector<std::string>& values) {
   if (!has_flops(operation)) return -1;

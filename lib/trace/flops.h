@@ -10,12 +10,9 @@
 
 namespace trainopt::trace {
 
-/// Whether flops_of() knows this operation: aten::conv2d, mm, addmm, bmm, baddbmm, mul and add, and oneDNN's linear.
-bool has_flops(std::string_view operation);
-
-/// FLOPs of a call; -1 if the operation is not one of these or its shapes do not fit it. `shapes`: `Input Dims` as
-/// text, "[[4, 3], [3, 5]]". `values`: `Concrete Inputs`; only the convolution needs them (stride, padding, dilation
-/// and groups).
+/// FLOPs of a call of aten::conv2d, mm, addmm, bmm, baddbmm, mul or add, or of oneDNN's linear; -1 for any other
+/// operation, and if the shapes do not fit it. `shapes`: `Input Dims` as text, "[[4, 3], [3, 5]]". `values`: `Concrete
+/// Inputs`; only the convolution needs them (stride, padding, dilation and groups).
 int64_t flops_of(std::string_view operation, std::string_view shapes, const std::vector<std::string>& values);
 
 // Whether a kernel computes on tensor cores, judged by its name.

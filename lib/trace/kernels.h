@@ -1,4 +1,4 @@
-// The table of kernels.
+// Which host event launched what the device did, and the table of kernels.
 #pragma once
 
 #include "trace/events.h"
@@ -10,8 +10,6 @@
 #include <vector>
 
 namespace trainopt::trace {
-
-// Which host event launched what the device did.
 
 /// Positions in RankTrace::host, kNone where the trace does not say.
 struct Launches {

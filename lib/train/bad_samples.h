@@ -12,7 +12,7 @@ namespace trainopt {
 class ArchiveReader;
 class ArchiveWriter;
 
-/// As one rank knows them.
+/// The bad samples that one rank knows of.
 struct BadSamples {
   std::vector<RefusedSample> training, evaluation;  ///< found by this rank; each of the two has the limit to itself
   Json earlier = Json::array();                     ///< found by ranks that are no more: listed, but no rank's count

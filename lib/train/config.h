@@ -16,7 +16,7 @@ struct Choices<OnNonfinite> {
                                      Choice<OnNonfinite>{"rerun", OnNonfinite::rerun}};
 };
 
-/// At most one of them.
+/// The goal at which a run ends; at most one is set.
 struct TargetConfig {
   std::optional<double> top1_pct, loss, perplexity;
 };

@@ -10,7 +10,6 @@
 
 #include <c10/core/Device.h>
 
-#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <optional>

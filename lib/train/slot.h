@@ -138,7 +138,6 @@ class EagerRunner : public StepRunner {
 // The inputs from which the parts in the slots are built.
 
 class Communicator;
-class Model;
 class ParameterStore;
 class RankGroups;
 struct Plan;

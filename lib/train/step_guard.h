@@ -44,7 +44,7 @@ class StepGuard {
   /// A float that is 1 from the first bad step until rewind_to(); undefined without `detects_nonfinite`.
   const at::Tensor& flag() const { return flag_; }
 
-  // On the host.
+  // The functions below run on the host.
   /// The start of one of the last few steps; null if unknown.
   const StepStart* start_of(int64_t step) const;
   /// Restores buffers and random state to the start of the running step.

@@ -24,7 +24,6 @@
 namespace trainopt {
 
 class CheckpointWriter;
-class ObservedStep;
 
 /// Saved state of a run; both pointers may be null.
 struct Persistence {

@@ -46,6 +46,8 @@ SAME_WORD = {
 LIBTORCH_WORDS = re.compile(r"\b(at|aten|c10|torch)::[\w:]+|<(ATen|c10|torch)/[^>]+>")
 # A comment that begins with what it lacks: "/// Of one sample.", "///< the same by label".
 SUBJECTLESS = re.compile(r"//(/<|/)?\s*(of|the same|that of|those of)\b", re.IGNORECASE)
+# A whole comment that only places something: "/// For tests.", "// On the host."
+PLACE_ONLY = re.compile(r"^\s*///?\s+(As|At|By|For|From|In|On|To|With|Without)(\s+\S+){1,4}\.$")
 STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
 
 
@@ -107,6 +109,8 @@ def check_include(path, quote, header, modules):
 
 def begins_without_subject(line, before):
     """`before`: the line above. The second line of a comment may begin with any word."""
+    if PLACE_ONLY.match(line) and "//" not in before:
+        return True
     code = STRING.sub('""', line)
     found = SUBJECTLESS.search(code)
     return bool(found) and not ("//" in before and not code[: found.start()].strip())
@@ -143,11 +147,15 @@ def optimization_names(top, paths):
 
 
 def name_pattern(name):
-    """Matches a name as a word or as part of one: tf32 in allow_tf32, winograd in WinogradKernel."""
+    """Matches a name as a word or as part of one: tf32 in allow_tf32 and kTF32, winograd in winogradTiles."""
     if name in PLAIN_WORDS:
         return re.compile(rf"\b{name}::|optimizations/{name}/")
     camel = "".join(part.capitalize() for part in name.split("_"))
-    return re.compile(rf"(?i:(?<![a-z0-9]){name}(?![a-z0-9]))|{camel}(?![a-z])")
+    lower_camel, upper = camel[0].lower() + camel[1:], name.replace("_", "").upper()
+    return re.compile(
+        rf"(?i:(?<![a-z0-9]){name}(?![a-z0-9]))|{camel}(?![a-z])|(?<![A-Za-z0-9]){lower_camel}(?![a-z])"
+        rf"|(?<=[a-z]){upper}(?![a-z])"
+    )
 
 
 def check_names(path, text, names):
@@ -233,6 +241,9 @@ def self_test():
         "lib/data/i.h": ("bool winograd;\n", "names the optimization winograd"),
         "lib/device/o.h": ("bool allow_tf32;\n", "names the optimization tf32"),
         "lib/data/j.h": ("// for tf32\n", "names the optimization tf32"),
+        "lib/data/k1.h": ("constexpr bool kTF32 = true;\n", "names the optimization tf32"),
+        "lib/data/k2.cpp": ("context.setAllowTF32CuBLAS(true);\n", "names the optimization tf32"),
+        "lib/data/k3.cpp": ("int winogradTiles = 4;\n", "names the optimization winograd"),
         "lib/data/k.h": ("struct WinogradTiles;\n", "names the optimization winograd"),
         "lib/data/l.h": ("loading::workers();\n", "names the optimization loading"),
         "lib/optimizations/loading/a.h": ("// after winograd\n", "names the optimization winograd"),
@@ -240,6 +251,7 @@ def self_test():
         "lib/data/n.h": ("/// The same by label.\nint a;\n", "without a subject"),
         "lib/data/q.h": ("int a;  ///< those of one sample\n", "without a subject"),
         "app/b.cpp": ("// Of one sample.\n", "without a subject"),
+        "app/b2.cpp": ("  /// For tests.\n", "without a subject"),
         "app/a.cpp": ('text = "optimizations.tf32";\n', "names the optimization tf32"),
         **PLANTED,
         **PLANTED_ROOMS,

@@ -11,7 +11,6 @@
 
 #include <atomic>
 #include <cerrno>
-#include <cstdlib>
 #include <mutex>
 #include <vector>
 

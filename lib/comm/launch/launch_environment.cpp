@@ -10,6 +10,8 @@
 namespace trainopt {
 namespace {
 
+constexpr size_t kMinKeyLength = 16;
+
 bool differ(const std::optional<int64_t>& left, const std::optional<int64_t>& right) {
   return left && right && *left != *right;
 }

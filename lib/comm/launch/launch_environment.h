@@ -18,10 +18,9 @@ struct Restarts {
   int64_t done = 0, allowed = 0;
 };
 
-/// Variable with a secret of at least kMinKeyLength characters that all ranks of a job share: only those who know it
-/// can write to the ranks' store.
+/// Variable with a secret of at least 16 characters that all ranks of a job share: only those who know it can write to
+/// the ranks' store.
 inline constexpr const char* kKeyVariable = "TRAINOPT_JOB_KEY";
-inline constexpr size_t kMinKeyLength = 16;
 
 struct Launch {
   RankPosition position;

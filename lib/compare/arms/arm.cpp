@@ -3,7 +3,7 @@
 #include "base/error.h"
 #include "compare/arms/local_arm.h"
 #include "compare/ceilings.h"
-#include "compare/output/json_values.h"
+#include "compare/json_values.h"
 #include "debugging/inject.h"
 #include "recipe/make_plan.h"
 
@@ -22,6 +22,13 @@ RankShare share_from(const Json& json) {
   return {.peak_memory_mib = optional_at<double>(json, "peak_memory_mib"),
           .state_mib = json.at("state_mib"),
           .sent_mib = json.at("sent_mib")};
+}
+
+/// Throws UserError for an unknown word.
+Ceiling ceiling_of(std::string_view word) {
+  for (const auto& choice : Choices<Ceiling>::all)
+    if (choice.word == word) return choice.value;
+  throw UserError(fmt::format("there is no ceiling of this name: {}", word));
 }
 
 }  // namespace
@@ -77,12 +84,6 @@ std::string_view meaning(Ceiling ceiling) {
       return "exchanges return at once, without sending or waiting, and the learning rate is 0";
   }
   return "";
-}
-
-Ceiling ceiling_of(std::string_view word) {
-  for (const auto& choice : Choices<Ceiling>::all)
-    if (choice.word == word) return choice.value;
-  throw UserError(fmt::format("there is no ceiling of this name: {}", word));
 }
 
 Json to_json(const ArmSpec& spec) {

@@ -9,7 +9,6 @@
 
 #include <filesystem>
 #include <functional>
-#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -63,8 +62,6 @@ struct Choices<Ceiling> {
 };
 /// For example "the first step's batches stay on the device and are reused in every step".
 std::string_view meaning(Ceiling ceiling);
-/// Throws UserError for an unknown word.
-Ceiling ceiling_of(std::string_view word);
 
 /// How an arm's processes on several ranks meet: a job of their own at the store that the comparison's ranks use.
 struct ArmRendezvous {

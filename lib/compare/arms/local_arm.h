@@ -70,9 +70,6 @@ inline constexpr std::string_view kBufferPrefix = "buffers.", kGradientPrefix = 
 
 // Perturbs a training as rounding to bfloat16 does: makes each weight slightly larger or smaller.
 
-class Model;
-struct Plan;
-
 /// The relative perturbation: half of the largest relative change that rounding to bfloat16 makes. It would be rounded
 /// away in parameters that are bfloat16 already: theirs is the least that changes every value.
 inline constexpr double kPerturbation = 0x1p-9, kPerturbationOfBfloat16 = 0x1p-7;

@@ -41,6 +41,18 @@ void never_destroyed(std::shared_ptr<RankParts> parts) {
   all->push_back(std::move(parts));
 }
 
+ArmFacts merged_facts(const std::vector<ArmFacts>& of_ranks) {
+  ArmFacts merged = of_ranks.front();
+  merged.ranks.clear();
+  for (const ArmFacts& facts : of_ranks) {
+    merged.time_to_first_step_s = std::max(merged.time_to_first_step_s, facts.time_to_first_step_s);
+    if (facts.peak_memory_mib)
+      merged.peak_memory_mib = std::max(merged.peak_memory_mib.value_or(0), *facts.peak_memory_mib);
+    merged.ranks.insert(merged.ranks.end(), facts.ranks.begin(), facts.ranks.end());
+  }
+  return merged;
+}
+
 class RankedArm : public Arm {
  public:
   RankedArm(std::shared_ptr<RankParts> parts, const ArmSpec& spec, ArmHost host)
@@ -132,18 +144,6 @@ Turn merged_turn(const std::vector<Turn>& of_ranks, const std::vector<bool>& sha
     const double last = *std::max_element(ends.begin(), ends.end());
     merged.step_ms[step] = last - previous;
     previous = last;
-  }
-  return merged;
-}
-
-ArmFacts merged_facts(const std::vector<ArmFacts>& of_ranks) {
-  ArmFacts merged = of_ranks.front();
-  merged.ranks.clear();
-  for (const ArmFacts& facts : of_ranks) {
-    merged.time_to_first_step_s = std::max(merged.time_to_first_step_s, facts.time_to_first_step_s);
-    if (facts.peak_memory_mib)
-      merged.peak_memory_mib = std::max(merged.peak_memory_mib.value_or(0), *facts.peak_memory_mib);
-    merged.ranks.insert(merged.ranks.end(), facts.ranks.begin(), facts.ranks.end());
   }
   return merged;
 }

@@ -59,7 +59,6 @@ int serve_arms(std::shared_ptr<Communicator> channel, ArmFactory& mine, RankDuti
 /// One turn of all ranks, from those of each: the slowest rank's time, steps that end with the last rank, losses, clock
 /// and throttling of rank 0, and the CPU time of those ranks that share rank 0's CPUs.
 Turn merged_turn(const std::vector<Turn>& of_ranks, const std::vector<bool>& shares_cpus);
-ArmFacts merged_facts(const std::vector<ArmFacts>& of_ranks);
 
 // One rank's parts of all arms, and the channel on which rank 0 says what to do with them.
 

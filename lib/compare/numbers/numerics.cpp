@@ -4,11 +4,13 @@
 #include "config/load.h"
 #include "data/transform_config.h"
 #include "device/tensor.h"
+#include "model/weights_file.h"
 #include "recipe/make_plan.h"
 
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <optional>
 
 namespace trainopt {
 namespace {
@@ -26,6 +28,34 @@ constexpr double kMinWorstLossTolerance = 0.03;  // in one step: bfloat16 caused
 constexpr double kNormFactor = 3, kDrawFactor = 1.5;
 constexpr double kMinNormTolerance = 0.2, kMaxNormTolerance = 0.5;
 constexpr double kMinDirectionTolerance = 0.02, kMaxDirectionTolerance = 1.2;
+
+TensorPair products(const std::string& name, const at::Tensor& a, const at::Tensor& b) {
+  const at::Tensor left = a.to(at::kDouble).flatten(), right = b.to(at::kDouble).flatten();
+  return {.name = name,
+          .numbers = left.numel(),
+          .aa = left.dot(left).item<double>(),
+          .bb = right.dot(right).item<double>(),
+          .ab = left.dot(right).item<double>()};
+}
+
+/// The pairs in A's order. nullopt: names or shapes differ. `absent_is_zero`: a tensor that only one of them has counts
+/// as zeros in the other (a gradient that backward did not reach).
+std::optional<std::vector<TensorPair>> pair_tensors(const NamedTensors& a, const NamedTensors& b,
+                                                    bool absent_is_zero = false) {
+  std::map<std::string, at::Tensor> of_b(b.begin(), b.end());
+  std::vector<TensorPair> pairs;
+  for (const auto& [name, tensor] : a) {
+    const auto found = of_b.find(name);
+    if (found == of_b.end() && !absent_is_zero) return std::nullopt;
+    const at::Tensor other = found == of_b.end() ? at::zeros_like(tensor) : found->second;
+    if (other.sizes() != tensor.sizes()) return std::nullopt;
+    pairs.push_back(products(name, tensor, other));
+    of_b.erase(name);
+  }
+  if (!of_b.empty() && !absent_is_zero) return std::nullopt;
+  for (const auto& [name, tensor] : of_b) pairs.push_back(products(name, at::zeros_like(tensor), tensor));
+  return pairs;
+}
 
 /// The tensors from the files of two arms, in pairs. pair_arms() returns nullopt if names or shapes differ.
 struct ArmPair {
@@ -65,6 +95,79 @@ LossDistances loss_distances(const std::vector<double>& a, const std::vector<dou
   }
   if (size == 0) return {};
   return {.mean = sum / size, .worst = worst * static_cast<double>(steps) / size};
+}
+
+// Rounding to bfloat16 turns and stretches gradients and updates of a small residual network about as much as the
+// perturbed twin does; each of the two is one random draw. With these factors 360 correct changes agree
+// (tests/unit/compare/numerics_faults.cpp); with a factor of 4 and no allowance for small tensors, some with bfloat16
+// did not.
+constexpr double kFactor = 5;
+constexpr double kFewNumbers = 2;    // the distance of a tensor of n elements varies by 1/√n of itself between draws
+constexpr double kNeighbours = 0.5;  // a tensor that the twin hardly moved may move by this share of the median
+// Minimum tolerances, where the twin changes next to nothing. A step in bfloat16 (8 bits: 0.4 % per rounding) may still
+// switch a ReLU that the twin did not, and with few samples and units each counts: it turned the gradient of 32 units
+// over 8 samples by 0.17. The second still detects a tensor that is 10 % too long.
+constexpr double kMinChord = 0.25, kMinNormChange = 0.03;
+// A tensor that the twin turns by more than about 40° is half rounding noise in A: neither its direction nor its length
+// alone is informative. A tensor that is informative may not be orthogonal to A's.
+constexpr double kNoise = 0.7;
+constexpr double kMaxChord = 1.4, kUnlimitedChord = 2;
+
+double one_minus_cosine(double chord) { return chord * chord / 2; }
+
+double median_chord(const std::vector<TensorPair>& pairs) {
+  std::vector<double> angles;
+  for (const TensorPair& pair : pairs) angles.push_back(pair.chord());
+  if (angles.empty()) return 0;
+  const auto middle = angles.begin() + static_cast<std::ptrdiff_t>(angles.size() / 2);
+  std::nth_element(angles.begin(), middle, angles.end());
+  return *middle;
+}
+
+/// Distances in direction (1 − cosine) and length (|log of the norms' ratio|), of a tensor of B that differs from A's
+/// only by rounding.
+struct TensorDistance {
+  Distance direction, norm;
+  /// The larger of the two relative to its tolerance; above 1: beyond it.
+  double excess() const {
+    return std::max(std::sqrt(direction.value / direction.tolerance), norm.value / norm.tolerance);
+  }
+};
+
+/// `twin`: the same tensor of A and its perturbed twin. `typical_chord`: the median chord() of tensors of this kind
+/// between A and such a twin.
+TensorDistance rounding_distance(const TensorPair& b, const TensorPair& twin, double typical_chord) {
+  const double root = std::sqrt(static_cast<double>(std::max<int64_t>(1, b.numbers)));
+  const double factor = kFactor * (1 + kFewNumbers / root);
+  const double chord = std::max(twin.chord(), kNeighbours * typical_chord);
+  const double max_angle = twin.chord() < kNoise ? std::clamp(factor * chord, kMinChord, kMaxChord) : kUnlimitedChord;
+  // A change in a random direction stretches a vector of n elements by 1/√n of what it turns it.
+  const double norm_change = std::max(twin.norm_change(), chord / root);
+  return {.direction = {one_minus_cosine(b.chord()), one_minus_cosine(max_angle)},
+          .norm = {b.norm_change(), std::max(factor * norm_change, kMinNormChange)}};
+}
+
+/// Judges all tensors of one kind, given those of A and B, and those of A and its perturbed twin.
+TensorAgreement rounding_agreement(const std::vector<TensorPair>& b, const std::vector<TensorPair>& twin) {
+  std::map<std::string, TensorPair> of_twin;
+  for (const TensorPair& pair : twin) of_twin.emplace(pair.name, pair);
+  TensorAgreement result;
+  const double typical_chord = median_chord(twin);
+  double worst = -1;
+  for (const TensorPair& pair : b) {
+    const TensorPair& moved = of_twin[pair.name];  // zeros if neither A nor its twin has this gradient
+    if (moved.chord() >= kNoise) continue;
+    const TensorDistance distance = rounding_distance(pair, moved, typical_chord);
+    ++result.tensors;
+    if (!distance.direction.within_tolerance() || !distance.norm.within_tolerance()) ++result.beyond;
+    if (!(distance.excess() > worst)) continue;
+    worst = distance.excess();
+    result.worst = pair.name;
+    result.direction = distance.direction;
+    result.norm = distance.norm;
+    result.norm_ratio = pair.norm_ratio();
+  }
+  return result;
 }
 
 void judge_by_rounding(Numerics& result, const ArmPair& b, const ArmPair& twin) {
@@ -148,19 +251,6 @@ bool Numerics::agree() const {
   return gradients.within_tolerance() && updates.within_tolerance() && buffers.within_tolerance();
 }
 
-namespace {
-
-TensorPair products(const std::string& name, const at::Tensor& a, const at::Tensor& b) {
-  const at::Tensor left = a.to(at::kDouble).flatten(), right = b.to(at::kDouble).flatten();
-  return {.name = name,
-          .numbers = left.numel(),
-          .aa = left.dot(left).item<double>(),
-          .bb = right.dot(right).item<double>(),
-          .ab = left.dot(right).item<double>()};
-}
-
-}  // namespace
-
 double TensorPair::cosine() const {
   if (aa == 0 && bb == 0) return 1;
   return aa > 0 && bb > 0 ? ab / (std::sqrt(aa) * std::sqrt(bb)) : 0;
@@ -177,22 +267,6 @@ double TensorPair::norm_change() const {
 
 bool TensorPair::is_finite() const { return std::isfinite(aa) && std::isfinite(bb) && std::isfinite(ab); }
 
-std::optional<std::vector<TensorPair>> pair_tensors(const NamedTensors& a, const NamedTensors& b, bool absent_is_zero) {
-  std::map<std::string, at::Tensor> of_b(b.begin(), b.end());
-  std::vector<TensorPair> pairs;
-  for (const auto& [name, tensor] : a) {
-    const auto found = of_b.find(name);
-    if (found == of_b.end() && !absent_is_zero) return std::nullopt;
-    const at::Tensor other = found == of_b.end() ? at::zeros_like(tensor) : found->second;
-    if (other.sizes() != tensor.sizes()) return std::nullopt;
-    pairs.push_back(products(name, tensor, other));
-    of_b.erase(name);
-  }
-  if (!of_b.empty() && !absent_is_zero) return std::nullopt;
-  for (const auto& [name, tensor] : of_b) pairs.push_back(products(name, at::zeros_like(tensor), tensor));
-  return pairs;
-}
-
 TensorPair combined(const std::vector<TensorPair>& pairs) {
   TensorPair all;
   for (const TensorPair& pair : pairs) {
@@ -202,74 +276,6 @@ TensorPair combined(const std::vector<TensorPair>& pairs) {
     all.ab += pair.ab;
   }
   return all;
-}
-
-namespace {
-
-// Rounding to bfloat16 turns and stretches gradients and updates of a small residual network about as much as the
-// perturbed twin does; each of the two is one random draw. With these factors 360 correct changes agree
-// (tests/unit/compare/numerics_faults.cpp); with a factor of 4 and no allowance for small tensors, some with bfloat16
-// did not.
-constexpr double kFactor = 5;
-constexpr double kFewNumbers = 2;    // the distance of a tensor of n elements varies by 1/√n of itself between draws
-constexpr double kNeighbours = 0.5;  // a tensor that the twin hardly moved may move by this share of the median
-// Minimum tolerances, where the twin changes next to nothing. A step in bfloat16 (8 bits: 0.4 % per rounding) may still
-// switch a ReLU that the twin did not, and with few samples and units each counts: it turned the gradient of 32 units
-// over 8 samples by 0.17. The second still detects a tensor that is 10 % too long.
-constexpr double kMinChord = 0.25, kMinNormChange = 0.03;
-// A tensor that the twin turns by more than about 40° is half rounding noise in A: neither its direction nor its length
-// alone is informative. A tensor that is informative may not be orthogonal to A's.
-constexpr double kNoise = 0.7;
-constexpr double kMaxChord = 1.4, kUnlimitedChord = 2;
-
-double one_minus_cosine(double chord) { return chord * chord / 2; }
-
-double median_chord(const std::vector<TensorPair>& pairs) {
-  std::vector<double> angles;
-  for (const TensorPair& pair : pairs) angles.push_back(pair.chord());
-  if (angles.empty()) return 0;
-  const auto middle = angles.begin() + static_cast<std::ptrdiff_t>(angles.size() / 2);
-  std::nth_element(angles.begin(), middle, angles.end());
-  return *middle;
-}
-
-}  // namespace
-
-double TensorDistance::excess() const {
-  return std::max(std::sqrt(direction.value / direction.tolerance), norm.value / norm.tolerance);
-}
-
-TensorDistance rounding_distance(const TensorPair& b, const TensorPair& twin, double typical_chord) {
-  const double root = std::sqrt(static_cast<double>(std::max<int64_t>(1, b.numbers)));
-  const double factor = kFactor * (1 + kFewNumbers / root);
-  const double chord = std::max(twin.chord(), kNeighbours * typical_chord);
-  const double max_angle = twin.chord() < kNoise ? std::clamp(factor * chord, kMinChord, kMaxChord) : kUnlimitedChord;
-  // A change in a random direction stretches a vector of n elements by 1/√n of what it turns it.
-  const double norm_change = std::max(twin.norm_change(), chord / root);
-  return {.direction = {one_minus_cosine(b.chord()), one_minus_cosine(max_angle)},
-          .norm = {b.norm_change(), std::max(factor * norm_change, kMinNormChange)}};
-}
-
-TensorAgreement rounding_agreement(const std::vector<TensorPair>& b, const std::vector<TensorPair>& twin) {
-  std::map<std::string, TensorPair> of_twin;
-  for (const TensorPair& pair : twin) of_twin.emplace(pair.name, pair);
-  TensorAgreement result;
-  const double typical_chord = median_chord(twin);
-  double worst = -1;
-  for (const TensorPair& pair : b) {
-    const TensorPair& moved = of_twin[pair.name];  // zeros if neither A nor its twin has this gradient
-    if (moved.chord() >= kNoise) continue;
-    const TensorDistance distance = rounding_distance(pair, moved, typical_chord);
-    ++result.tensors;
-    if (!distance.direction.within_tolerance() || !distance.norm.within_tolerance()) ++result.beyond;
-    if (!(distance.excess() > worst)) continue;
-    worst = distance.excess();
-    result.worst = pair.name;
-    result.direction = distance.direction;
-    result.norm = distance.norm;
-    result.norm_ratio = pair.norm_ratio();
-  }
-  return result;
 }
 
 namespace {

@@ -3,10 +3,8 @@
 
 #include "compare/arms/arm.h"
 #include "config/describe.h"
-#include "model/weights_file.h"
 #include "recipe/recipe.h"
 
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -33,11 +31,6 @@ struct TensorPair {
 
   bool is_finite() const;
 };
-
-/// The pairs in A's order. nullopt: names or shapes differ. `absent_is_zero`: a tensor that only one of them has counts
-/// as zeros in the other (a gradient that backward did not reach).
-std::optional<std::vector<TensorPair>> pair_tensors(const NamedTensors& a, const NamedTensors& b,
-                                                    bool absent_is_zero = false);
 
 /// All of `pairs` as one long vector.
 TensorPair combined(const std::vector<TensorPair>& pairs);
@@ -107,20 +100,5 @@ struct FirstSteps {
 /// Reads the files of the three arms' first turns and compares B with A; `twin` is A's twin of the kind `yardstick`.
 /// Throws UserError if a file cannot be read.
 Numerics compare_numbers(const FirstSteps& a, const FirstSteps& b, const FirstSteps& twin, Yardstick yardstick);
-
-// Tolerances for tensors of B that differ from A's only by rounding.
-
-/// Distances in direction (1 − cosine) and length (|log of the norms' ratio|).
-struct TensorDistance {
-  Distance direction, norm;
-  double excess() const;  ///< the larger of the two relative to its tolerance; above 1: beyond it
-};
-
-/// `twin`: the same tensor of A and its perturbed twin. `typical_chord`: the median chord() of tensors of this kind
-/// between A and such a twin.
-TensorDistance rounding_distance(const TensorPair& b, const TensorPair& twin, double typical_chord);
-
-/// Judges all tensors of one kind, given those of A and B, and those of A and its perturbed twin.
-TensorAgreement rounding_agreement(const std::vector<TensorPair>& b, const std::vector<TensorPair>& twin);
 
 }  // namespace trainopt

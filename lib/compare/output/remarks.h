@@ -39,12 +39,4 @@ std::string time_to_decide(const Comparison& comparison, double effect);
 /// than 1.25 times the median.
 double long_turn_share(const Comparison& comparison, bool of_a);
 
-// Attributes an ablation's total gain to its switches.
-
-/// How shares are computed, in one sentence.
-extern const char* const kShareRule;
-/// Fills in `share` of every switch with both gains, and the rest, which includes the other switches. `reach`:
-/// half-width of the intervals, in standard errors.
-void attribute(Ablation& ablation, double reach);
-
 }  // namespace trainopt

@@ -3,7 +3,7 @@
 #include "base/error.h"
 #include "compare/numbers/numerics_output.h"
 #include "compare/output/comparison_json.h"
-#include "compare/output/json_values.h"
+#include "compare/json_values.h"
 #include "compare/output/remarks.h"
 #include "compare/output/rotation_text.h"
 

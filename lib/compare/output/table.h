@@ -27,7 +27,7 @@ class Table {
 
   /// Columns padded to the same width, without a newline at the end.
   std::string text(bool color) const;
-  /// Without a newline at the end.
+  /// The text has no newline at its end.
   std::string markdown() const;
 
  private:

@@ -1,7 +1,7 @@
 #include "compare/sampling/round.h"
 
 #include "base/error.h"
-#include "compare/output/json_values.h"
+#include "compare/json_values.h"
 
 #include <algorithm>
 #include <cmath>

@@ -11,6 +11,9 @@ namespace trainopt {
 
 namespace {
 
+/// Rounds like Python's round(): halves go to the even neighbour.
+int64_t round_half_even(double value) { return static_cast<int64_t>(std::nearbyint(value)); }
+
 void check_side(const char* transform, int64_t side) {
   if (side < 1 || side > kMaxImageSide)
     throw UserError(fmt::format("transform {}: a size must be from 1 to {}: {}", transform, kMaxImageSide, side));
@@ -178,8 +181,6 @@ struct Applier {
 };
 
 }  // namespace
-
-int64_t round_half_even(double value) { return static_cast<int64_t>(std::nearbyint(value)); }
 
 Geometry::Geometry(std::vector<TransformConfig> transforms, size_t first_index)
     : transforms_(std::move(transforms)), first_index_(first_index) {

@@ -27,7 +27,4 @@ class Geometry {
   size_t first_index_;
 };
 
-/// Rounds like Python's round(): halves go to the even neighbour.
-int64_t round_half_even(double value);
-
 }  // namespace trainopt

@@ -8,6 +8,8 @@
 namespace trainopt::gradcheck {
 namespace {
 
+constexpr double kSumFactor = 16;
+
 std::string index_text(int64_t dimensions, int64_t dimension, int64_t at) {
   std::string text;
   for (int64_t i = 0; i < dimensions; ++i)

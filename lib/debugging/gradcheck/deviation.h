@@ -23,9 +23,8 @@ Deviation deviation(const at::Tensor& got, const at::Tensor& wanted);
 ///
 /// Rounding changes a value by at most u of it, the type's unit roundoff: 2u for two roundings. A sum of n rounded
 /// terms is off by about √n · u of its size (Higham and Mary 2019, "A new approach to probabilistic rounding error
-/// analysis"); kSumFactor allows for algorithms that add intermediate results of ten times the size, as fast
+/// analysis"); a further factor allows for algorithms that add intermediate results of ten times the size, as fast
 /// convolutions do, and for the worst of many slices.
 double rounding_bound(at::ScalarType type, int64_t terms);
-inline constexpr double kSumFactor = 16;
 
 }  // namespace trainopt::gradcheck

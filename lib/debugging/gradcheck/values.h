@@ -11,14 +11,10 @@ namespace trainopt::gradcheck {
 Tensors input_values(const GradientCase& gradient_case, int64_t samples, at::ScalarType type, uint64_t key);
 
 /// The gradient of the output, rounded to `type`. None is small, because a small gradient hides an error, but those of
-/// outputs closer than kKinkMargin to a kink are 0: rounding, or a step along a direction, may cross the kink, and then
-/// neither side is wrong.
+/// outputs close to a kink are 0: rounding, or a step along a direction, may cross the kink, and then neither side is
+/// wrong.
 at::Tensor output_gradient(const GradientCase& gradient_case, const at::Tensor& output, const Tensors& inputs,
                            at::ScalarType type, uint64_t key);
-
-/// Normalised values are of order 1. bfloat16 rounds values up to 8 by at most 0.016, and a central difference moves
-/// them by a thousandth of that.
-inline constexpr double kKinkMargin = 0.05;
 
 /// ±1 for every value of every input.
 Tensors direction(const Tensors& inputs, uint64_t key);

@@ -56,7 +56,7 @@ struct Tanh {
   }
 };
 
-/// For map(): gelu(x + bias).
+/// The function that map() applies: gelu(x + bias).
 template <class T, int kColumns, class Form>
 struct BiasGelu {
   static constexpr int kWidth = kColumns, kAhead = kRowsPerThread;

@@ -164,7 +164,7 @@ __global__ void __launch_bounds__(kThreads) layer_norm_gradient(LayerNormGradien
   }
 }
 
-/// For reduce(): Σ g and Σ g · n over rows.
+/// What reduce() adds up: Σ g and Σ g · n over rows.
 template <int kColumns>
 struct ColumnSums {
   static constexpr int kWidth = kColumns, kAhead = 1;

@@ -53,7 +53,7 @@ class NormLaunches {
   virtual void statistics(const NormOperands& o, const StatisticsOperands& results, void* queue) const = 0;
   /// out = scale · x + shift, plus the residual if there is one, through ReLU if `relu`.
   virtual void apply(const NormOperands& o, bool relu, void* queue) const = 0;
-  /// With Gate::output, also writes g to `out`.
+  /// Also writes g to `out` if the gate is Gate::output.
   virtual void coefficients(const NormOperands& o, Gate gate, const CoefficientOperands& results,
                             void* queue) const = 0;
   /// out = scale · g + of_x · x + rest. Does not support Gate::output.

@@ -39,7 +39,7 @@ struct ProductKernels {
                         const Panels<Sum<W>>& to);
 };
 
-/// For the widest vectors of this CPU.
+/// The kernels for the widest vectors of this CPU.
 template <class W>
 const ProductKernels<W>& product_kernels();
 template <>

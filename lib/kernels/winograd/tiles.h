@@ -13,7 +13,6 @@
 #include <c10/util/Half.h>
 
 #include <cstdint>
-#include <type_traits>
 
 namespace trainopt::kernels::winograd {
 
@@ -68,7 +67,7 @@ struct TileKernels {
   void (*weight_gradients)(const Transformed<Work<T>>& from, int64_t begin, int64_t end, T* gradients);
 };
 
-/// For the widest vectors of this CPU.
+/// The kernels for the widest vectors of this CPU.
 template <class T, class P>
 const TileKernels<T, P>& tile_kernels();
 template <>

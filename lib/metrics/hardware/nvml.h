@@ -72,8 +72,6 @@ struct NvmlLibrary {
 
 // The GPUs of this machine as NVML sees them: also those that CUDA cannot use or this process may not see.
 
-struct NvmlLibrary;
-
 /// What decides whether a process can use a GPU. Empty or nullopt: NVML does not tell.
 struct SeenGpu {
   int index = 0;  ///< NVML's, as in nvidia-smi

@@ -54,10 +54,6 @@ void describe(V& v, Config& c) {
           in_range(1, 1e9));
 }
 
-}  // namespace trainopt::amp
-
-namespace trainopt::amp {
-
 // Convolutions on 16-bit tensors for CPUs without 16-bit instructions.
 
 /// Labels posted with the input, as train/observe/step_trace.h requires for convolutions.

@@ -26,10 +26,6 @@ void check(OptionChecks& checks);
 /// Apply it last: it records what all other optimizations put into the plan.
 Outcome apply(Plan& plan);
 
-}  // namespace trainopt::cuda_graph
-
-namespace trainopt::cuda_graph {
-
 // Replays recordings of both halves of a step. The first three steps of each kind (see Kind) run eagerly, on the stream
 // that will be recorded. From the fourth on, each half is recorded when it first occurs, and replayed.
 

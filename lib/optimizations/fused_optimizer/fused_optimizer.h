@@ -12,7 +12,6 @@ class UpdateKernels;
 }
 struct BuildContext;
 struct Plan;
-struct Outcome;
 struct OptionChecks;
 }  // namespace trainopt
 
@@ -28,10 +27,6 @@ Outcome apply(Plan& plan);
 /// `kernels` and the context's parameter store must outlive it.
 std::unique_ptr<Optimizer> make_fused_optimizer(const kernels::update::UpdateKernels& kernels,
                                                 const BuildContext& context);
-
-}  // namespace trainopt::fused_optimizer
-
-namespace trainopt::fused_optimizer {
 
 // What a fused update reports in a StepTrace, and the receipt built from it.
 

@@ -105,6 +105,7 @@ std::vector<at::Tensor> FusedOptimizer::chosen(const std::vector<at::Tensor>& al
 namespace {
 
 using kernels::update::AdamRule;
+using kernels::update::LambRule;
 using kernels::update::LionRule;
 using kernels::update::SgdRule;
 
@@ -184,65 +185,6 @@ class FusedLion : public FusedOptimizer {
   LionRule rule_;
   ParameterState average_;
 };
-
-/// Null for rules without kernels.
-struct Make {
-  using Made = std::unique_ptr<Optimizer>;
-  Made operator()(const SgdConfig& c) const { return std::make_unique<FusedSgd>(kernels, c, context); }
-  Made operator()(const AdamConfig& c) const { return std::make_unique<FusedAdam>(kernels, c, false, context); }
-  Made operator()(const AdamWConfig& c) const { return std::make_unique<FusedAdam>(kernels, c, true, context); }
-  Made operator()(const LionConfig& c) const { return std::make_unique<FusedLion>(kernels, c, context); }
-  Made operator()(const LarsConfig& c) const { return make_fused_lars(kernels, c, context); }
-  Made operator()(const LambConfig& c) const { return make_fused_lamb(kernels, c, context); }
-
-  const UpdateKernels& kernels;
-  const BuildContext& context;
-};
-
-}  // namespace
-
-void Momentum::save(ArchiveWriter& archive) const {
-  if (velocity) velocity->save(archive);
-}
-
-void Momentum::load(const ArchiveReader& archive) {
-  if (velocity) velocity->load(archive);
-}
-
-Moments::Moments(const ParameterStore& store)
-    : first("exp_avg", store),
-      second("exp_avg_sq", store),
-      updates(at::zeros({}, store.parameters().front().second.options().dtype(at::kDouble).requires_grad(false))) {}
-
-void Moments::save(ArchiveWriter& archive) const {
-  archive.tensor("optimizer.updates", updates);
-  first.save(archive);
-  second.save(archive);
-}
-
-void Moments::load(const ArchiveReader& archive) {
-  archive.tensor("optimizer.updates", updates);
-  first.load(archive);
-  second.load(archive);
-}
-
-bool has_fused_rule(const OptimizerConfig& config) {
-  return std::visit([]<class Config>(const Config&) { return std::is_invocable_v<Make, const Config&>; }, config);
-}
-
-std::unique_ptr<Optimizer> make_fused_rule(const UpdateKernels& kernels, const BuildContext& context) {
-  return std::visit(
-      [&]<class Config>(const Config& config) -> std::unique_ptr<Optimizer> {
-        if constexpr (std::is_invocable_v<Make, const Config&>) return Make{kernels, context}(config);
-        throw BrokenInvariant("an optimizer without kernels");
-      },
-      context.plan.optimizer_config);
-}
-
-namespace {
-
-using kernels::update::LambRule;
-using kernels::update::SgdRule;
 
 /// Takes the norms of all parameters, whole even if this rank has only parts, before the first is updated.
 class LayerwiseOptimizer : public FusedOptimizer {
@@ -365,16 +307,58 @@ class FusedLamb : public LayerwiseOptimizer {
   Moments moments_;
 };
 
+/// Null for rules without kernels.
+struct Make {
+  using Made = std::unique_ptr<Optimizer>;
+  Made operator()(const SgdConfig& c) const { return std::make_unique<FusedSgd>(kernels, c, context); }
+  Made operator()(const AdamConfig& c) const { return std::make_unique<FusedAdam>(kernels, c, false, context); }
+  Made operator()(const AdamWConfig& c) const { return std::make_unique<FusedAdam>(kernels, c, true, context); }
+  Made operator()(const LionConfig& c) const { return std::make_unique<FusedLion>(kernels, c, context); }
+  Made operator()(const LarsConfig& c) const { return std::make_unique<FusedLars>(kernels, c, context); }
+  Made operator()(const LambConfig& c) const { return std::make_unique<FusedLamb>(kernels, c, context); }
+
+  const UpdateKernels& kernels;
+  const BuildContext& context;
+};
+
 }  // namespace
 
-std::unique_ptr<Optimizer> make_fused_lars(const UpdateKernels& kernels, const LarsConfig& config,
-                                           const BuildContext& context) {
-  return std::make_unique<FusedLars>(kernels, config, context);
+void Momentum::save(ArchiveWriter& archive) const {
+  if (velocity) velocity->save(archive);
 }
 
-std::unique_ptr<Optimizer> make_fused_lamb(const UpdateKernels& kernels, const LambConfig& config,
-                                           const BuildContext& context) {
-  return std::make_unique<FusedLamb>(kernels, config, context);
+void Momentum::load(const ArchiveReader& archive) {
+  if (velocity) velocity->load(archive);
+}
+
+Moments::Moments(const ParameterStore& store)
+    : first("exp_avg", store),
+      second("exp_avg_sq", store),
+      updates(at::zeros({}, store.parameters().front().second.options().dtype(at::kDouble).requires_grad(false))) {}
+
+void Moments::save(ArchiveWriter& archive) const {
+  archive.tensor("optimizer.updates", updates);
+  first.save(archive);
+  second.save(archive);
+}
+
+void Moments::load(const ArchiveReader& archive) {
+  archive.tensor("optimizer.updates", updates);
+  first.load(archive);
+  second.load(archive);
+}
+
+bool has_fused_rule(const OptimizerConfig& config) {
+  return std::visit([]<class Config>(const Config&) { return std::is_invocable_v<Make, const Config&>; }, config);
+}
+
+std::unique_ptr<Optimizer> make_fused_rule(const UpdateKernels& kernels, const BuildContext& context) {
+  return std::visit(
+      [&]<class Config>(const Config& config) -> std::unique_ptr<Optimizer> {
+        if constexpr (std::is_invocable_v<Make, const Config&>) return Make{kernels, context}(config);
+        throw BrokenInvariant("an optimizer without kernels");
+      },
+      context.plan.optimizer_config);
 }
 
 const Measured& DeferredGradients::measured(const std::vector<at::Tensor>& gradients) {

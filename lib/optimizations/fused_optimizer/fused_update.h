@@ -182,10 +182,4 @@ bool has_fused_rule(const OptimizerConfig& config);
 /// Only for configs with has_fused_rule().
 std::unique_ptr<Optimizer> make_fused_rule(const UpdateKernels& kernels, const BuildContext& context);
 
-/// LARS and LAMB, whose updates need the norms of whole parameters first.
-std::unique_ptr<Optimizer> make_fused_lars(const UpdateKernels& kernels, const LarsConfig& config,
-                                           const BuildContext& context);
-std::unique_ptr<Optimizer> make_fused_lamb(const UpdateKernels& kernels, const LambConfig& config,
-                                           const BuildContext& context);
-
 }  // namespace trainopt::fused_optimizer

@@ -2,11 +2,14 @@
 
 #include "base/error.h"
 #include "base/units.h"
+#include "model/task.h"
 #include "optimizations/pipeline_stages/pipeline_runner.h"
 #include "train/plan.h"
 
 #include <algorithm>
 #include <limits>
+#include <memory>
+#include <utility>
 
 namespace trainopt::pipeline_stages {
 namespace {
@@ -55,6 +58,27 @@ Receipt receipt(const StepTrace& seen, const StagePlan& plan) {
                                   100 * idle_share(plan.stages(), std::max<int64_t>(micro_batches, 1)))};
 }
 
+/// The task of a stage that is not the last. Its loss is 0, with a backward through the later stages; the last stage's
+/// ranks have the whole loss.
+class StageTask : public Task {
+ public:
+  explicit StageTask(std::unique_ptr<Task> inner) : inner_(std::move(inner)) {}
+  TaskOutput loss(Model& model, const at::Tensor& input, const at::Tensor&,
+                  const ForwardContext& context) const override {
+    return {model.forward(input, context), {}};
+  }
+  TaskOutput evaluation_loss(Model& model, const at::Tensor& input, const at::Tensor&,
+                             const ForwardContext& context) const override {
+    model.forward(input, context);
+    return {};
+  }
+  bool counts_correct() const override { return inner_->counts_correct(); }
+  at::Tensor correct(const at::Tensor&, const at::Tensor&) const override { return {}; }
+
+ private:
+  std::unique_ptr<Task> inner_;
+};
+
 std::unique_ptr<StepRunner> build_runner(const BuildContext& context, PipelineSchedule schedule) {
   const StagePlan& plan = context.plan.stages;
   const auto links = std::make_shared<StageLinks>(*context.groups, plan.stage);
@@ -89,8 +113,9 @@ Outcome apply(Plan& plan, const PipelineConfig& config) {
                   word_of(config.schedule)),
       [schedule = config.schedule](const BuildContext& context) { return build_runner(context, schedule); });
   if (!plan.stages.is_last())
-    plan.task.wrap(kBy, "computed by the last stage",
-                   [](const BuildContext&, std::unique_ptr<Task> inner) { return make_stage_task(std::move(inner)); });
+    plan.task.wrap(kBy, "computed by the last stage", [](const BuildContext&, std::unique_ptr<Task> inner) {
+      return std::make_unique<StageTask>(std::move(inner));
+    });
   const bool all = config.schedule == PipelineSchedule::gpipe;
   return Outcome::applied(
       fmt::format(
@@ -128,33 +153,6 @@ std::vector<UnitRange> balanced_stages(const std::vector<double>& costs, int64_t
     end = ranges[stage].first;
   }
   return ranges;
-}
-
-namespace {
-
-class StageTask : public Task {
- public:
-  explicit StageTask(std::unique_ptr<Task> inner) : inner_(std::move(inner)) {}
-  TaskOutput loss(Model& model, const at::Tensor& input, const at::Tensor&,
-                  const ForwardContext& context) const override {
-    return {model.forward(input, context), {}};
-  }
-  TaskOutput evaluation_loss(Model& model, const at::Tensor& input, const at::Tensor&,
-                             const ForwardContext& context) const override {
-    model.forward(input, context);
-    return {};
-  }
-  bool counts_correct() const override { return inner_->counts_correct(); }
-  at::Tensor correct(const at::Tensor&, const at::Tensor&) const override { return {}; }
-
- private:
-  std::unique_ptr<Task> inner_;
-};
-
-}  // namespace
-
-std::unique_ptr<Task> make_stage_task(std::unique_ptr<Task> inner) {
-  return std::make_unique<StageTask>(std::move(inner));
 }
 
 }  // namespace trainopt::pipeline_stages

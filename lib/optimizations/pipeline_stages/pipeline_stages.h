@@ -4,12 +4,10 @@
 
 #include "comm/config.h"
 #include "model/builder.h"
-#include "model/task.h"
 #include "optimizations/info.h"
 #include "train/receipt.h"
 
 #include <cstdint>
-#include <memory>
 #include <vector>
 
 namespace trainopt {
@@ -27,10 +25,6 @@ inline constexpr Info kInfo{.name = "parallel.pipeline.stages",
 /// Throws UserError if the model has fewer units than stages.
 Outcome apply(Plan& plan, const PipelineConfig& config);
 
-}  // namespace trainopt::pipeline_stages
-
-namespace trainopt::pipeline_stages {
-
 // Which units each stage of a pipeline holds.
 
 /// Divides units with these costs among `stages` stages of at least one unit each, so that the most expensive stage
@@ -42,10 +36,5 @@ std::vector<UnitRange> balanced_stages(const std::vector<double>& costs, int64_t
 constexpr double idle_share(int64_t stages, int64_t micro_batches) {
   return static_cast<double>(stages - 1) / static_cast<double>(micro_batches + stages - 1);
 }
-
-// The task of a stage that is not the last.
-
-/// Its loss is 0, with a backward through the later stages; the last stage's ranks have the whole loss.
-std::unique_ptr<Task> make_stage_task(std::unique_ptr<Task> inner);
 
 }  // namespace trainopt::pipeline_stages

@@ -5,11 +5,13 @@
 #include "device/tensor.h"
 #include "device/tensor_memory.h"
 #include "model/model.h"
+#include "model/weights_file.h"
 #include "optimizations/sharding/sharding.h"
 #include "train/observe/autograd_hooks.h"
 #include "train/plan.h"
 
 #include <map>
+#include <optional>
 
 namespace trainopt {
 namespace {
@@ -50,19 +52,18 @@ class ReplicatedParameters : public LocalParameters {
   GradientReducer reducer_;
 };
 
-}  // namespace
-
-std::unique_ptr<ParameterStore> make_replicated_parameters(const BuildContext& context, const ParallelConfig& config) {
-  if (context.device.is_meta()) return make_shaped_replicas(context, wire_type(config));
-  broadcast_state(*context.model, *context.replicas);
-  const GradientReducerOptions options{.bucket_bytes = static_cast<int64_t>(config.bucket_cap_mb * 0x1p20),
-                                       .overlap = config.overlap_comm,
-                                       .wire_type = wire_type(config)};
-  return std::make_unique<ReplicatedParameters>(*context.model, context.plan.clear_gradients, *context.replicas,
-                                                options);
+/// Makes the parameters' gradients views of one tensor of zeros, in which backward then accumulates, and returns it.
+at::Tensor attach_flat_gradients(const NamedTensors& parameters) {
+  int64_t count = 0;
+  for (const auto& [name, parameter] : parameters) count += parameter.numel();
+  const at::Tensor flat = at::zeros({count}, parameters.front().second.options().requires_grad(false));
+  int64_t begin = 0;
+  for (auto [name, parameter] : parameters) {
+    parameter.mutable_grad() = flat.as_strided(parameter.sizes(), parameter.strides(), begin);
+    begin += parameter.numel();
+  }
+  return flat;
 }
-
-namespace {
 
 class ShapedReplicas : public LocalParameters {
  public:
@@ -107,8 +108,8 @@ class ShapedReplicas : public LocalParameters {
   std::vector<at::Tensor> sent_;
 };
 
-}  // namespace
-
+/// Stands for the store of make_replicated_parameters() on the meta device, where c10d's Reducer cannot work. It holds
+/// the same memory at the same time: the buckets, and gradients rounded to `wire_type` until backward ends.
 std::unique_ptr<ParameterStore> make_shaped_replicas(const BuildContext& context,
                                                      std::optional<c10::ScalarType> wire_type) {
   const Plan& plan = context.plan;
@@ -116,6 +117,18 @@ std::unique_ptr<ParameterStore> make_shaped_replicas(const BuildContext& context
   const bool keeps = plan.clear_gradients == ClearGradients::zero || plan.data.accumulation == 1;
   const MemoryScope scope({.use = MemoryUse::gradients});
   return std::make_unique<ShapedReplicas>(*context.model, keeps, *context.replicas, wire_type);
+}
+
+}  // namespace
+
+std::unique_ptr<ParameterStore> make_replicated_parameters(const BuildContext& context, const ParallelConfig& config) {
+  if (context.device.is_meta()) return make_shaped_replicas(context, wire_type(config));
+  broadcast_state(*context.model, *context.replicas);
+  const GradientReducerOptions options{.bucket_bytes = static_cast<int64_t>(config.bucket_cap_mb * 0x1p20),
+                                       .overlap = config.overlap_comm,
+                                       .wire_type = wire_type(config)};
+  return std::make_unique<ReplicatedParameters>(*context.model, context.plan.clear_gradients, *context.replicas,
+                                                options);
 }
 
 namespace {
@@ -173,18 +186,6 @@ class StaleParameters : public LocalParameters {
 std::unique_ptr<ParameterStore> make_stale_parameters(const BuildContext& context, const ParallelConfig& config) {
   broadcast_state(*context.model, *context.replicas);
   return std::make_unique<StaleParameters>(*context.model, *context.replicas, wire_type(config));
-}
-
-at::Tensor attach_flat_gradients(const NamedTensors& parameters) {
-  int64_t count = 0;
-  for (const auto& [name, parameter] : parameters) count += parameter.numel();
-  const at::Tensor flat = at::zeros({count}, parameters.front().second.options().requires_grad(false));
-  int64_t begin = 0;
-  for (auto [name, parameter] : parameters) {
-    parameter.mutable_grad() = flat.as_strided(parameter.sizes(), parameter.strides(), begin);
-    begin += parameter.numel();
-  }
-  return flat;
 }
 
 }  // namespace trainopt

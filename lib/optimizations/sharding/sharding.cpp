@@ -13,6 +13,96 @@
 #include <array>
 #include <cmath>
 
+namespace trainopt {
+namespace {
+
+constexpr const char* kKey = "parallel.sharding_strategy";
+constexpr double kMaxRelativeError = 0.05;  // shares are padded, and batch-norm statistics are sent too
+
+bool near(double measured, double formula) { return std::abs(measured - formula) <= kMaxRelativeError * formula; }
+
+/// What a step of several ranks sent and held in memory, compared with the formulas.
+MakeReceipt sharding_receipt(const Plan& plan, const ParallelConfig& config) {
+  const ShardingCosts formula =
+      sharding_costs(config.sharding_strategy, sharded_model(plan, config, plan.stages.replica));
+  const bool hybrid = config.sharding_strategy == ShardingStrategy::hybrid;
+  return [formula, hybrid](const StepTrace& seen) {
+    if (seen.step == 0)
+      return Receipt{.observed = "no step was observed", .effective = false, .reason = "the run was too short"};
+    const auto text = [](const char* what, double measured, double by_formula) {
+      return fmt::format("{} {} ({})", what, human_bytes(measured), human_bytes(by_formula));
+    };
+    const std::string sent = hybrid ? text("sent inside the machine", seen.sent_bytes - seen.across_bytes,
+                                           formula.sent_bytes - formula.across_bytes) +
+                                          text(", to other machines", seen.across_bytes, formula.across_bytes)
+                                    : text("sent", seen.sent_bytes, formula.sent_bytes);
+    const bool as_formula = near(seen.sent_bytes, formula.sent_bytes) &&
+                            (!hybrid || near(seen.across_bytes, formula.across_bytes)) &&
+                            near(static_cast<double>(seen.parameter_bytes), formula.parameter_bytes) &&
+                            near(static_cast<double>(seen.gradient_bytes), formula.gradient_bytes) &&
+                            near(static_cast<double>(seen.optimizer_bytes), formula.optimizer_bytes);
+    return Receipt{
+        .observed = fmt::format("per rank, measured (predicted): {}, {}, {}, {}", sent,
+                                text("parameters", static_cast<double>(seen.parameter_bytes), formula.parameter_bytes),
+                                text("gradients", static_cast<double>(seen.gradient_bytes), formula.gradient_bytes),
+                                text("optimizer", static_cast<double>(seen.optimizer_bytes), formula.optimizer_bytes)),
+        .effective = true,
+        .reason = as_formula ? "" : "measured sizes differ from the predicted ones"};
+  };
+}
+
+/// Throws UserError if this machine has one rank only, or if the ranks do not follow each other machine after machine,
+/// as many on each.
+void require_machines(const RankPosition& position) {
+  if (position.local_ranks == 1)
+    throw UserError(
+        fmt::format("{}: hybrid divides the model among the ranks of a machine, but this machine has only 1 of the {} "
+                    "ranks; use zero3 or none",
+                    kKey, position.ranks));
+  if (position.ranks % position.local_ranks != 0)
+    throw UserError(fmt::format("{}: hybrid needs the same number of ranks on every machine, but this one has {} of {}",
+                                kKey, position.local_ranks, position.ranks));
+  if (position.rank % position.local_ranks != position.local_rank)
+    throw UserError(
+        fmt::format("{}: hybrid needs ranks that follow each other machine after machine, but rank {} is number {} of "
+                    "{} on its machine",
+                    kKey, position.rank, position.local_rank + 1, position.local_ranks));
+}
+
+/// A machine sees only its own ranks, so all tell each other how many they are.
+void require_equal_machines(Communicator& job) {
+  const std::vector<double> counts = job.gather(std::array{static_cast<double>(job.position().local_ranks)});
+  for (size_t rank = 1; rank < counts.size(); ++rank)
+    if (counts[rank] != counts[0])
+      throw UserError(
+          fmt::format("{}: hybrid needs the same number of ranks on every machine: {} on that of rank 0, {} on that of "
+                      "rank {}",
+                      kKey, counts[0], counts[rank], rank));
+}
+
+}  // namespace
+
+void broadcast_state(const Model& model, Communicator& communicator) {
+  const at::NoGradGuard no_grad;
+  for (const auto& [name, tensor] : model.state())
+    communicator.broadcast(tensor.detach().as_strided({tensor.numel()}, {1}), 0)
+        ->wait();               // in memory order, whatever the layout
+  communicator.take_traffic();  // resets the count: this traffic belongs to no step
+}
+
+MachineGroups connect_machines(Communicator& job) {
+  const RankPosition& position = job.position();
+  require_machines(position);
+  require_equal_machines(job);
+  std::vector<int64_t> here, alike;
+  const int64_t first = position.rank - position.local_rank;
+  for (int64_t rank = first; rank < first + position.local_ranks; ++rank) here.push_back(rank);
+  for (int64_t rank = position.local_rank; rank < position.ranks; rank += position.local_ranks) alike.push_back(rank);
+  return {.inside = job.among(here), .across = job.among(alike)};
+}
+
+}  // namespace trainopt
+
 namespace trainopt::sharding {
 namespace {
 
@@ -73,95 +163,3 @@ Outcome apply(Plan& plan, const ParallelConfig& asked) {
 }
 
 }  // namespace trainopt::sharding
-
-namespace trainopt {
-namespace {
-
-constexpr double kMaxRelativeError = 0.05;  // shares are padded, and batch-norm statistics are sent too
-
-bool near(double measured, double formula) { return std::abs(measured - formula) <= kMaxRelativeError * formula; }
-
-}  // namespace
-
-void broadcast_state(const Model& model, Communicator& communicator) {
-  const at::NoGradGuard no_grad;
-  for (const auto& [name, tensor] : model.state())
-    communicator.broadcast(tensor.detach().as_strided({tensor.numel()}, {1}), 0)
-        ->wait();               // in memory order, whatever the layout
-  communicator.take_traffic();  // resets the count: this traffic belongs to no step
-}
-
-MakeReceipt sharding_receipt(const Plan& plan, const ParallelConfig& config) {
-  const ShardingCosts formula =
-      sharding_costs(config.sharding_strategy, sharded_model(plan, config, plan.stages.replica));
-  const bool hybrid = config.sharding_strategy == ShardingStrategy::hybrid;
-  return [formula, hybrid](const StepTrace& seen) {
-    if (seen.step == 0)
-      return Receipt{.observed = "no step was observed", .effective = false, .reason = "the run was too short"};
-    const auto text = [](const char* what, double measured, double by_formula) {
-      return fmt::format("{} {} ({})", what, human_bytes(measured), human_bytes(by_formula));
-    };
-    const std::string sent = hybrid ? text("sent inside the machine", seen.sent_bytes - seen.across_bytes,
-                                           formula.sent_bytes - formula.across_bytes) +
-                                          text(", to other machines", seen.across_bytes, formula.across_bytes)
-                                    : text("sent", seen.sent_bytes, formula.sent_bytes);
-    const bool as_formula = near(seen.sent_bytes, formula.sent_bytes) &&
-                            (!hybrid || near(seen.across_bytes, formula.across_bytes)) &&
-                            near(static_cast<double>(seen.parameter_bytes), formula.parameter_bytes) &&
-                            near(static_cast<double>(seen.gradient_bytes), formula.gradient_bytes) &&
-                            near(static_cast<double>(seen.optimizer_bytes), formula.optimizer_bytes);
-    return Receipt{
-        .observed = fmt::format("per rank, measured (predicted): {}, {}, {}, {}", sent,
-                                text("parameters", static_cast<double>(seen.parameter_bytes), formula.parameter_bytes),
-                                text("gradients", static_cast<double>(seen.gradient_bytes), formula.gradient_bytes),
-                                text("optimizer", static_cast<double>(seen.optimizer_bytes), formula.optimizer_bytes)),
-        .effective = true,
-        .reason = as_formula ? "" : "measured sizes differ from the predicted ones"};
-  };
-}
-
-namespace {
-
-constexpr const char* kKey = "parallel.sharding_strategy";
-
-/// A machine sees only its own ranks, so all tell each other how many they are.
-void require_equal_machines(Communicator& job) {
-  const std::vector<double> counts = job.gather(std::array{static_cast<double>(job.position().local_ranks)});
-  for (size_t rank = 1; rank < counts.size(); ++rank)
-    if (counts[rank] != counts[0])
-      throw UserError(
-          fmt::format("{}: hybrid needs the same number of ranks on every machine: {} on that of rank 0, {} on that of "
-                      "rank {}",
-                      kKey, counts[0], counts[rank], rank));
-}
-
-}  // namespace
-
-void require_machines(const RankPosition& position) {
-  if (position.local_ranks == 1)
-    throw UserError(
-        fmt::format("{}: hybrid divides the model among the ranks of a machine, but this machine has only 1 of the {} "
-                    "ranks; use zero3 or none",
-                    kKey, position.ranks));
-  if (position.ranks % position.local_ranks != 0)
-    throw UserError(fmt::format("{}: hybrid needs the same number of ranks on every machine, but this one has {} of {}",
-                                kKey, position.local_ranks, position.ranks));
-  if (position.rank % position.local_ranks != position.local_rank)
-    throw UserError(
-        fmt::format("{}: hybrid needs ranks that follow each other machine after machine, but rank {} is number {} of "
-                    "{} on its machine",
-                    kKey, position.rank, position.local_rank + 1, position.local_ranks));
-}
-
-MachineGroups connect_machines(Communicator& job) {
-  const RankPosition& position = job.position();
-  require_machines(position);
-  require_equal_machines(job);
-  std::vector<int64_t> here, alike;
-  const int64_t first = position.rank - position.local_rank;
-  for (int64_t rank = first; rank < first + position.local_ranks; ++rank) here.push_back(rank);
-  for (int64_t rank = position.local_rank; rank < position.ranks; rank += position.local_ranks) alike.push_back(rank);
-  return {.inside = job.among(here), .across = job.among(alike)};
-}
-
-}  // namespace trainopt

@@ -23,14 +23,10 @@ Outcome apply(Plan& plan, const ParallelConfig& config);
 
 namespace trainopt {
 
-// What a step of several ranks sent and held in memory, compared with the formulas.
-
-class Communicator;
 class Model;
 
 /// Broadcasts rank 0's parameters and buffers to all ranks.
 void broadcast_state(const Model& model, Communicator& communicator);
-MakeReceipt sharding_receipt(const Plan& plan, const ParallelConfig& config);
 
 // The two communicators of hybrid sharding (Zhao et al. 2023, "PyTorch FSDP", section 3.2.2): shares of the model are
 // gathered inside a machine, and copies of a share summed across the machines.
@@ -40,11 +36,8 @@ struct MachineGroups {
   std::unique_ptr<Communicator> across;  ///< between the ranks with the same rank on their machine
 };
 
-/// Throws UserError if this machine has one rank only, or if the ranks do not follow each other machine after machine,
-/// as many on each.
-void require_machines(const RankPosition& position);
-
-/// Every rank of the job must call it. `job` must outlive the result. Throws UserError as require_machines() does.
+/// Every rank of the job must call it. `job` must outlive the result. Throws UserError if this machine has one rank
+/// only, or if the ranks do not follow each other machine after machine, as many on each.
 MachineGroups connect_machines(Communicator& job);
 
 }  // namespace trainopt

@@ -16,7 +16,7 @@ struct Outcome;
 namespace trainopt::winograd {
 
 inline constexpr Info kInfo{"winograd", Exactness::same_math, 1e-3};
-/// With products of bfloat16.
+/// The variant whose products are bfloat16.
 inline constexpr Info kRoundedInfo{"winograd", Exactness::new_math};
 
 /// What the products of transformed values read; sums are float32.
@@ -44,10 +44,6 @@ void describe(V& v, Config& c) {
           "float32, whatever the images' type; bfloat16: twice as many a second on CPUs with AVX512_BF16, with errors "
           "of about 1 %.");
 }
-
-}  // namespace trainopt::winograd
-
-namespace trainopt::winograd {
 
 // A network's convolutions and their gradients by Winograd's minimal filtering.
 

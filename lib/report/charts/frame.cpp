@@ -5,6 +5,12 @@
 #include <algorithm>
 
 namespace trainopt::report {
+namespace {
+
+/// Classes of the i-th part of a bar: its colour; its pattern is `hatch(i)`.
+std::string part_classes(size_t i) { return fmt::format("c{}", i % 7); }
+
+}  // namespace
 
 Html draw(const Frame& frame) {
   const Html unit = frame.unit.empty() ? "" : " " + element("span", {{"class", "unit"}}, escape(frame.unit));
@@ -33,7 +39,6 @@ Html draw_empty(const std::string& kind, const std::string& key, const std::stri
 }
 
 std::string series_classes(size_t i) { return fmt::format("c{} d{}", i % 7, i % 5); }
-std::string part_classes(size_t i) { return fmt::format("c{}", i % 7); }
 
 Html rectangle(double from, double to, double y, double height, size_t part, const std::string& title) {
   const std::string place = fmt::format("x=\"{}\" y=\"{:g}\" width=\"{}\" height=\"{:g}\"", percent(std::min(from, to)),

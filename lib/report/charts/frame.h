@@ -22,8 +22,6 @@ Html draw_empty(const std::string& kind, const std::string& key, const std::stri
 
 /// Classes of the i-th series: its colour and its dashes.
 std::string series_classes(size_t i);
-/// Classes of the i-th part of a bar: its colour; its pattern is `hatch(i)`.
-std::string part_classes(size_t i);
 Html rectangle(double from, double to, double y, double height, size_t part, const std::string& title);
 enum class Swatch { line, area };
 Html swatch(Swatch kind, size_t i);

@@ -12,7 +12,6 @@
 #include <array>
 #include <cctype>
 #include <cstdio>
-#include <cstring>
 #include <ctime>
 #include <string_view>
 #include <system_error>
@@ -25,6 +24,13 @@ constexpr int64_t kRenewBefore = 300;  ///< seconds before they expire
 constexpr int64_t kPause = 30;         ///< seconds between attempts to renew what is still valid
 constexpr int kAttempts = 3;           ///< tries for an endpoint that is known to be there
 constexpr std::string_view kMetadata = "http://169.254.169.254/latest/";
+/// The most bytes of a file or an answer.
+constexpr int64_t kMostCredentialBytes = 1 << 20;
+
+/// Places without credentials, each with the reason if there is one to tell.
+using LookedIn = std::vector<std::string>;
+
+[[noreturn]] void refuse_credentials(const std::string& sentence) { throw UserError(sentence, ExitCode::data); }
 
 /// May stand in a header: no white space, and no line break that would begin another header.
 bool is_word(std::string_view text) {
@@ -63,11 +69,40 @@ std::string token_in_file(const std::string& path) {
   return token;
 }
 
+struct KeyNames {
+  const char *id, *secret, *token;
+};
+
+/// Null if neither id nor secret is there. Throws if only one is.
+std::optional<Credentials> keys_in(const Variables& variables, const KeyNames& names, const std::string& source) {
+  Credentials found{.key_id = value_or_nothing(variables, names.id),
+                    .secret = value_or_nothing(variables, names.secret),
+                    .session_token = value_or_nothing(variables, names.token),
+                    .expires_at_s = std::nullopt,
+                    .source = source};
+  if (found.key_id.empty() && found.secret.empty()) return {};
+  if (found.key_id.empty() || found.secret.empty())
+    refuse_credentials(fmt::format("{} needs {}, which is missing: {}", found.key_id.empty() ? names.secret : names.id,
+                                   found.key_id.empty() ? names.id : names.secret, source));
+  return found;
+}
+
 std::optional<Credentials> from_environment(const CredentialsQuery& query, LookedIn& looked) {
   if (query.profile) return {};
   looked.emplace_back("the environment");
   return keys_in(query.variables, {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"},
                  "the environment");
+}
+
+/// "2026-01-01T00:00:00Z", also with a fraction and with an offset such as +01:00; null if it is no such time.
+std::optional<int64_t> unix_time(const std::string& text) {
+  std::tm time{}, zone{};
+  const char* rest = strptime(text.c_str(), "%Y-%m-%dT%H:%M:%S", &time);
+  if (rest == nullptr) return {};
+  if (*rest == '.') rest += 1 + std::strspn(rest + 1, "0123456789");
+  rest = strptime(rest, "%z", &zone);
+  if (rest == nullptr || *rest != '\0') return {};
+  return timegm(&time) - zone.tm_gmtoff;
 }
 
 std::string sts_host(const Variables& variables) {
@@ -105,6 +140,25 @@ std::optional<Credentials> from_web_identity(const CredentialsQuery& query, Look
   if (*id == '\0' || *secret == '\0' || *token == '\0' || !expires)
     refuse_credentials(fmt::format("the answer holds no credentials: {}", place));
   return Credentials{.key_id = id, .secret = secret, .session_token = token, .expires_at_s = expires, .source = place};
+}
+
+/// A JSON object with AccessKeyId, SecretAccessKey, Expiration and a session token by this name, as the container and
+/// instance endpoints and processes answer. Throws with `source`, and never with what stands in the text.
+Credentials credentials_in_json(std::string_view text, const char* token, const std::string& source) {
+  const Json json = parse_json(text, /*allow_exceptions=*/false);
+  const auto word = [&](const char* name) {
+    return json.is_object() && json.contains(name) && json[name].is_string() ? json[name].get<std::string>() : "";
+  };
+  Credentials found{.key_id = word("AccessKeyId"),
+                    .secret = word("SecretAccessKey"),
+                    .session_token = word(token),
+                    .expires_at_s = unix_time(word("Expiration")),
+                    .source = source};
+  if (found.key_id.empty() || found.secret.empty())
+    refuse_credentials(fmt::format("the answer holds no AWS credentials: {}", source));
+  if (!found.expires_at_s && json.contains("Expiration") && !json["Expiration"].is_null())
+    refuse_credentials(fmt::format("the answer's Expiration is not a time: {}", source));
+  return found;
 }
 
 /// Plain http only where no one else can listen: this machine, and the agents of ECS and EKS.
@@ -176,107 +230,6 @@ std::optional<Credentials> from_instance(const CredentialsQuery& query, LookedIn
     return {};
   }
 }
-
-/// Refuses what cannot be sent, and what a server would.
-Credentials usable(Credentials found, int64_t now_s) {
-  if (!is_word(found.key_id) || !is_word(found.secret) || !is_word(found.session_token))
-    refuse_credentials(
-        fmt::format("the AWS credentials have a space or another character that no key has: {}", found.source));
-  if (found.expires_at_s && *found.expires_at_s <= now_s)
-    refuse_credentials(
-        fmt::format("the AWS credentials expired at {}; renew them: {}", amz_date(*found.expires_at_s), found.source));
-  return found;
-}
-
-}  // namespace
-
-void refuse_credentials(const std::string& sentence) { throw UserError(sentence, ExitCode::data); }
-
-std::string value_or_nothing(const Variables& variables, const std::string& name) {
-  const auto found = variables.find(name);
-  return found == variables.end() ? "" : found->second;
-}
-
-std::optional<Credentials> keys_in(const Variables& variables, const KeyNames& names, const std::string& source) {
-  Credentials found{.key_id = value_or_nothing(variables, names.id),
-                    .secret = value_or_nothing(variables, names.secret),
-                    .session_token = value_or_nothing(variables, names.token),
-                    .expires_at_s = std::nullopt,
-                    .source = source};
-  if (found.key_id.empty() && found.secret.empty()) return {};
-  if (found.key_id.empty() || found.secret.empty())
-    refuse_credentials(fmt::format("{} needs {}, which is missing: {}", found.key_id.empty() ? names.secret : names.id,
-                                   found.key_id.empty() ? names.id : names.secret, source));
-  return found;
-}
-
-std::optional<int64_t> unix_time(const std::string& text) {
-  std::tm time{}, zone{};
-  const char* rest = strptime(text.c_str(), "%Y-%m-%dT%H:%M:%S", &time);
-  if (rest == nullptr) return {};
-  if (*rest == '.') rest += 1 + std::strspn(rest + 1, "0123456789");
-  rest = strptime(rest, "%z", &zone);
-  if (rest == nullptr || *rest != '\0') return {};
-  return timegm(&time) - zone.tm_gmtoff;
-}
-
-Credentials credentials_in_json(std::string_view text, const char* token, const std::string& source) {
-  const Json json = parse_json(text, /*allow_exceptions=*/false);
-  const auto word = [&](const char* name) {
-    return json.is_object() && json.contains(name) && json[name].is_string() ? json[name].get<std::string>() : "";
-  };
-  Credentials found{.key_id = word("AccessKeyId"),
-                    .secret = word("SecretAccessKey"),
-                    .session_token = word(token),
-                    .expires_at_s = unix_time(word("Expiration")),
-                    .source = source};
-  if (found.key_id.empty() || found.secret.empty())
-    refuse_credentials(fmt::format("the answer holds no AWS credentials: {}", source));
-  if (!found.expires_at_s && json.contains("Expiration") && !json["Expiration"].is_null())
-    refuse_credentials(fmt::format("the answer's Expiration is not a time: {}", source));
-  return found;
-}
-
-Credentials find_credentials(const CredentialsQuery& query) {
-  LookedIn looked;
-  for (const auto find : {from_environment, from_web_identity, credentials_of_profile, from_container, from_instance})
-    if (auto found = find(query, looked)) return usable(*std::move(found), query.now_s());
-  refuse_credentials(fmt::format(
-      "no AWS credentials; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or data.storage.anonymous: true "
-      "for a public bucket; looked in: {}",
-      fmt::join(looked, "; ")));
-}
-
-std::shared_ptr<const Credentials> CredentialsSource::current() {
-  std::unique_lock lock(mutex_);
-  const int64_t now_s = query_.now_s();
-  const bool is_valid = current_ && (!current_->expires_at_s || now_s < *current_->expires_at_s),
-             is_fresh = is_valid && (!current_->expires_at_s || now_s < *current_->expires_at_s - kRenewBefore);
-  if (is_fresh || (is_valid && now_s < try_again_at_s_)) return current_;
-  if (!is_valid) {
-    current_ = std::make_shared<const Credentials>(find_credentials(query_));
-    return current_;
-  }
-  try_again_at_s_ = now_s + kPause;
-  lock.unlock();  // meanwhile the other threads go on with the ones that are still valid
-  std::shared_ptr<const Credentials> found;
-  try {
-    found = std::make_shared<const Credentials>(find_credentials(query_));
-  } catch (const UserError&) {  // named recovery: they are looked for again until they expire
-  }
-  lock.lock();
-  try_again_at_s_ = query_.now_s() + kPause;
-  if (found) current_ = std::move(found);
-  return current_;
-}
-
-std::shared_ptr<const Credentials> CredentialsSource::renewed(const std::shared_ptr<const Credentials>& used) {
-  const std::lock_guard lock(mutex_);
-  if (current_ == used) current_ = std::make_shared<const Credentials>(find_credentials(query_));
-  return current_;
-}
-
-namespace {
 
 constexpr std::string_view kDefaultProfile = "default";
 
@@ -366,7 +319,87 @@ void refuse_what_is_not_read(const Section& section, const std::string& profile,
                       profile, path, other, profile));
 }
 
+/// The credentials in the profile's sections in both files, or from its credential_process. Throws for a profile that
+/// was named and has none, and for one whose credentials need a further request (role_arn, sso).
+std::optional<Credentials> credentials_of_profile(const CredentialsQuery& query, LookedIn& looked) {
+  constexpr KeyNames kNames{"aws_access_key_id", "aws_secret_access_key", "aws_session_token"};
+  const ProfileFiles files = profile_files(query);
+  LookedIn here;
+  const Section of_credentials = section_of(text_of_file(files.credentials, here), files.name),
+                of_config = config_section(files, here);
+  const auto source = [&](const std::string& path) { return fmt::format("the profile {} in {}", files.name, path); };
+  refuse_what_is_not_read(of_credentials, files.name, files.credentials);
+  refuse_what_is_not_read(of_config, files.name, files.config);
+  if (auto found = keys_in(of_credentials, kNames, source(files.credentials))) return found;
+  for (const auto& [section, path] : {std::pair{&of_credentials, &files.credentials}, {&of_config, &files.config}})
+    if (const std::string command = value_or_nothing(*section, "credential_process"); !command.empty())
+      return from_process(command, "credential_process of " + source(*path));
+  if (auto found = keys_in(of_config, kNames, source(files.config))) return found;
+  // A profile that has only settings leaves the keys to the later places, unless the recipe names it.
+  if (query.profile || (files.is_named && of_credentials.empty() && of_config.empty()))
+    refuse_credentials(fmt::format("the profile of {} has no keys in {}: {}",
+                                   query.profile ? "data.storage.profile" : "AWS_PROFILE", fmt::join(here, " or "),
+                                   files.name));
+  for (const std::string& place : here) looked.push_back(fmt::format("the profile {} in {}", files.name, place));
+  return {};
+}
+
+/// Refuses what cannot be sent, and what a server would.
+Credentials usable(Credentials found, int64_t now_s) {
+  if (!is_word(found.key_id) || !is_word(found.secret) || !is_word(found.session_token))
+    refuse_credentials(
+        fmt::format("the AWS credentials have a space or another character that no key has: {}", found.source));
+  if (found.expires_at_s && *found.expires_at_s <= now_s)
+    refuse_credentials(
+        fmt::format("the AWS credentials expired at {}; renew them: {}", amz_date(*found.expires_at_s), found.source));
+  return found;
+}
+
 }  // namespace
+
+std::string value_or_nothing(const Variables& variables, const std::string& name) {
+  const auto found = variables.find(name);
+  return found == variables.end() ? "" : found->second;
+}
+
+Credentials find_credentials(const CredentialsQuery& query) {
+  LookedIn looked;
+  for (const auto find : {from_environment, from_web_identity, credentials_of_profile, from_container, from_instance})
+    if (auto found = find(query, looked)) return usable(*std::move(found), query.now_s());
+  refuse_credentials(fmt::format(
+      "no AWS credentials; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or data.storage.anonymous: true "
+      "for a public bucket; looked in: {}",
+      fmt::join(looked, "; ")));
+}
+
+std::shared_ptr<const Credentials> CredentialsSource::current() {
+  std::unique_lock lock(mutex_);
+  const int64_t now_s = query_.now_s();
+  const bool is_valid = current_ && (!current_->expires_at_s || now_s < *current_->expires_at_s),
+             is_fresh = is_valid && (!current_->expires_at_s || now_s < *current_->expires_at_s - kRenewBefore);
+  if (is_fresh || (is_valid && now_s < try_again_at_s_)) return current_;
+  if (!is_valid) {
+    current_ = std::make_shared<const Credentials>(find_credentials(query_));
+    return current_;
+  }
+  try_again_at_s_ = now_s + kPause;
+  lock.unlock();  // meanwhile the other threads go on with the ones that are still valid
+  std::shared_ptr<const Credentials> found;
+  try {
+    found = std::make_shared<const Credentials>(find_credentials(query_));
+  } catch (const UserError&) {  // named recovery: they are looked for again until they expire
+  }
+  lock.lock();
+  try_again_at_s_ = query_.now_s() + kPause;
+  if (found) current_ = std::move(found);
+  return current_;
+}
+
+std::shared_ptr<const Credentials> CredentialsSource::renewed(const std::shared_ptr<const Credentials>& used) {
+  const std::lock_guard lock(mutex_);
+  if (current_ == used) current_ = std::make_shared<const Credentials>(find_credentials(query_));
+  return current_;
+}
 
 Section section_of(std::string_view file, const std::string& name) {
   Section section;
@@ -392,29 +425,6 @@ Section section_of(std::string_view file, const std::string& name) {
     section[key] = stripped(text.substr(equals + 1));
   }
   return section;
-}
-
-std::optional<Credentials> credentials_of_profile(const CredentialsQuery& query, LookedIn& looked) {
-  constexpr KeyNames kNames{"aws_access_key_id", "aws_secret_access_key", "aws_session_token"};
-  const ProfileFiles files = profile_files(query);
-  LookedIn here;
-  const Section of_credentials = section_of(text_of_file(files.credentials, here), files.name),
-                of_config = config_section(files, here);
-  const auto source = [&](const std::string& path) { return fmt::format("the profile {} in {}", files.name, path); };
-  refuse_what_is_not_read(of_credentials, files.name, files.credentials);
-  refuse_what_is_not_read(of_config, files.name, files.config);
-  if (auto found = keys_in(of_credentials, kNames, source(files.credentials))) return found;
-  for (const auto& [section, path] : {std::pair{&of_credentials, &files.credentials}, {&of_config, &files.config}})
-    if (const std::string command = value_or_nothing(*section, "credential_process"); !command.empty())
-      return from_process(command, "credential_process of " + source(*path));
-  if (auto found = keys_in(of_config, kNames, source(files.config))) return found;
-  // A profile that has only settings leaves the keys to the later places, unless the recipe names it.
-  if (query.profile || (files.is_named && of_credentials.empty() && of_config.empty()))
-    refuse_credentials(fmt::format("the profile of {} has no keys in {}: {}",
-                                   query.profile ? "data.storage.profile" : "AWS_PROFILE", fmt::join(here, " or "),
-                                   files.name));
-  for (const std::string& place : here) looked.push_back(fmt::format("the profile {} in {}", files.name, place));
-  return {};
 }
 
 std::optional<std::string> region_of_profile(const CredentialsQuery& query) {

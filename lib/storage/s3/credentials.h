@@ -71,30 +71,8 @@ class CredentialsSource {
   int64_t try_again_at_s_ = 0;
 };
 
-// What the places have in common that find_credentials() looks in.
-
-/// Places without credentials, each with the reason if there is one to tell.
-using LookedIn = std::vector<std::string>;
-
-/// The most bytes of a file or an answer.
-inline constexpr int64_t kMostCredentialBytes = 1 << 20;
-
-[[noreturn]] void refuse_credentials(const std::string& sentence);
 /// Empty if there is no such variable.
 std::string value_or_nothing(const Variables& variables, const std::string& name);
-
-struct KeyNames {
-  const char *id, *secret, *token;
-};
-/// Null if neither id nor secret is there. Throws if only one is.
-std::optional<Credentials> keys_in(const Variables& variables, const KeyNames& names, const std::string& source);
-
-/// A JSON object with AccessKeyId, SecretAccessKey, Expiration and a session token by this name, as the container and
-/// instance endpoints and processes answer. Throws with `source`, and never with what stands in the text.
-Credentials credentials_in_json(std::string_view text, const char* token, const std::string& source);
-
-/// "2026-01-01T00:00:00Z", also with a fraction and with an offset such as +01:00; null if it is no such time.
-std::optional<int64_t> unix_time(const std::string& text);
 
 // The AWS tools' shared files of credentials and settings.
 
@@ -103,9 +81,5 @@ using Section = Variables;  ///< settings by name, in lower case
 /// A section of an INI file as the AWS tools read them; empty if it is missing. Lines that are neither a section, a
 /// setting nor a comment are skipped.
 Section section_of(std::string_view file, const std::string& name);
-
-/// The credentials in the profile's sections in both files, or from its credential_process. Throws for a profile that
-/// was named and has none, and for one whose credentials need a further request (role_arn, sso).
-std::optional<Credentials> credentials_of_profile(const CredentialsQuery& query, LookedIn& looked);
 
 }  // namespace trainopt

@@ -25,7 +25,7 @@ struct S3Options {
   std::string ca_bundle;  ///< file of certificates; empty: the system's
 };
 
-/// For messages, and as a recipe names it.
+/// The object's name in messages, as a recipe spells it.
 inline std::string object_name(const std::string& bucket, const std::string& key) {
   return "s3://" + bucket + "/" + key;
 }

@@ -1,4 +1,4 @@
-// Fills a StepTrace during one step of a trainer.
+// What watches a trainer's steps: one observed step, the times of its phases, the profiler and the memory recorder.
 #pragma once
 
 #include "device/stream.h"
@@ -16,10 +16,12 @@
 
 namespace trainopt {
 
+class Model;
 class Optimizer;
 class ParameterStore;
 
-/// Create at the start of the step, with its backend settings in effect. Records operations until destroyed.
+/// Fills a StepTrace during one step. Create it at the start of the step, with its backend settings in effect. Records
+/// operations until destroyed.
 class ObservedStep {
  public:
   ObservedStep(StepTrace& trace, const ParameterStore& parameters);
@@ -70,8 +72,6 @@ class StepPhases {
 
 // Slot of the trainer for what watches whole steps from outside.
 
-struct StepTrace;
-
 /// The plain part profiles nothing.
 class StepProfiler {
  public:
@@ -107,8 +107,6 @@ class WrappedProfiler : public StepProfiler {
 };
 
 // What a trainer does for a MemoryRecorder, if it has one. Also counts page faults.
-
-class Model;
 
 class StepMemory {
  public:

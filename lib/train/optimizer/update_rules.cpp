@@ -263,29 +263,6 @@ class LambRule : public MomentsRule<LambConfig> {
   }
 };
 
-}  // namespace
-
-std::unique_ptr<UpdateRule> make_update_rule(const OptimizerConfig& config, const at::Tensor& like) {
-  struct {
-    using Made = std::unique_ptr<UpdateRule>;
-    Made operator()(const SgdConfig& c) const { return std::make_unique<SgdRule>(c); }
-    Made operator()(const AdamConfig& c) const { return std::make_unique<MomentsRule<AdamConfig>>(c, like); }
-    Made operator()(const AdamWConfig& c) const { return std::make_unique<MomentsRule<AdamWConfig>>(c, like); }
-    Made operator()(const NAdamConfig& c) const { return std::make_unique<NAdamRule>(c, like); }
-    Made operator()(const RmspropConfig& c) const { return std::make_unique<RmspropRule>(c); }
-    Made operator()(const AdagradConfig& c) const { return std::make_unique<AdagradRule>(c, like); }
-    Made operator()(const LionConfig& c) const { return std::make_unique<LionRule>(c); }
-    Made operator()(const LarsConfig& c) const { return std::make_unique<LarsRule>(c); }
-    Made operator()(const LambConfig& c) const { return std::make_unique<LambRule>(c, like); }
-    Made operator()(const MuonConfig& c) const { return make_muon_rule(c, like); }
-
-    const at::Tensor& like;
-  } make{like};
-  return std::visit(make, config);
-}
-
-namespace {
-
 /// What the learning rate is multiplied by for a matrix of this size.
 double rate_factor(MuonRate rate, double rows, double columns) {
   if (rate == MuonRate::match_rms_adamw) return 0.2 * std::sqrt(std::max(rows, columns));
@@ -299,6 +276,7 @@ AdamWConfig adamw_of(const MuonConfig& config) {
   return adamw;
 }
 
+/// Updates matrices (ParameterSettings::orthogonal) by Muon, and the others by AdamW.
 class MuonRule : public UpdateRule {
  public:
   MuonRule(const MuonConfig& config, const at::Tensor& like)
@@ -345,6 +323,25 @@ class MuonRule : public UpdateRule {
 
 }  // namespace
 
+std::unique_ptr<UpdateRule> make_update_rule(const OptimizerConfig& config, const at::Tensor& like) {
+  struct {
+    using Made = std::unique_ptr<UpdateRule>;
+    Made operator()(const SgdConfig& c) const { return std::make_unique<SgdRule>(c); }
+    Made operator()(const AdamConfig& c) const { return std::make_unique<MomentsRule<AdamConfig>>(c, like); }
+    Made operator()(const AdamWConfig& c) const { return std::make_unique<MomentsRule<AdamWConfig>>(c, like); }
+    Made operator()(const NAdamConfig& c) const { return std::make_unique<NAdamRule>(c, like); }
+    Made operator()(const RmspropConfig& c) const { return std::make_unique<RmspropRule>(c); }
+    Made operator()(const AdagradConfig& c) const { return std::make_unique<AdagradRule>(c, like); }
+    Made operator()(const LionConfig& c) const { return std::make_unique<LionRule>(c); }
+    Made operator()(const LarsConfig& c) const { return std::make_unique<LarsRule>(c); }
+    Made operator()(const LambConfig& c) const { return std::make_unique<LambRule>(c, like); }
+    Made operator()(const MuonConfig& c) const { return std::make_unique<MuonRule>(c, like); }
+
+    const at::Tensor& like;
+  } make{like};
+  return std::visit(make, config);
+}
+
 at::Tensor orthogonalized(const at::Tensor& matrix, const MuonConfig& config) {
   const auto [a, b, c] = config.ns_coefficients;
   const bool is_tall = matrix.size(0) > matrix.size(1);
@@ -356,10 +353,6 @@ at::Tensor orthogonalized(const at::Tensor& matrix, const MuonConfig& config) {
     x = at::addmm(x, at::addmm(gram, gram, gram, b, c), x, a);
   }
   return (is_tall ? x.t() : x).contiguous();
-}
-
-std::unique_ptr<UpdateRule> make_muon_rule(const MuonConfig& config, const at::Tensor& like) {
-  return std::make_unique<MuonRule>(config, like);
 }
 
 }  // namespace trainopt

@@ -76,7 +76,4 @@ void commit(at::Tensor target, const at::Tensor& skip_update, Change change) {
 /// `config.ns_dtype`, which is the result's type. `matrix`: of any floating type, 2-D.
 at::Tensor orthogonalized(const at::Tensor& matrix, const MuonConfig& config);
 
-/// Updates matrices (ParameterSettings::orthogonal) by Muon, and the others by AdamW.
-std::unique_ptr<UpdateRule> make_muon_rule(const MuonConfig& config, const at::Tensor& like);
-
 }  // namespace trainopt

@@ -1,6 +1,5 @@
 #include "data/formats/parquet/held_groups.h"
 
-#include <algorithm>
 #include <iterator>
 
 namespace trainopt {

@@ -9,6 +9,7 @@
 #include <array>
 #include <bit>
 #include <cstring>
+#include <string_view>
 
 namespace trainopt {
 namespace {
@@ -55,8 +56,9 @@ void copy_tokens(const char* from, std::span<int64_t> tokens) {
   for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = integer_at<Integer>(from, static_cast<int64_t>(i));
 }
 
-}  // namespace
-
+/// The layout of the file `name`. `start`: its first kTokenHeaderBytes, or all of it; `bytes`: its size. `bits`: of the
+/// tokens of a file without a header (null: 16). Throws UserError(data) with the numbers if a header contradicts the
+/// file's size or `bits`, or if the size is not a whole number of tokens.
 TokenLayout token_layout(std::string_view start, int64_t bytes, std::optional<int64_t> bits, const std::string& name) {
   if (start.size() >= sizeof(int32_t))
     for (const HeaderKind& kind : kHeaders)
@@ -70,6 +72,8 @@ TokenLayout token_layout(std::string_view start, int64_t bytes, std::optional<in
                     name, raw_bits, token_bytes, bytes));
   return {.bits = raw_bits, .header = 0, .tokens = bytes / token_bytes};
 }
+
+}  // namespace
 
 TokenFile::TokenFile(std::unique_ptr<const DataFile> file, std::optional<int64_t> bits) : file_(std::move(file)) {
   std::vector<uint8_t> scratch;

@@ -3,13 +3,11 @@
 
 #include "storage/data_file.h"
 
-#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <optional>
 #include <span>
 #include <string>
-#include <string_view>
 
 namespace trainopt {
 
@@ -25,15 +23,12 @@ struct TokenLayout {
 /// they would be 55432 or 55713, both beyond GPT-2's vocabulary, then 308.
 inline constexpr int64_t kTokenHeaderBytes = 256 * 4;
 
-/// The layout of the file `name`. `start`: its first kTokenHeaderBytes, or all of it; `bytes`: its size. `bits`: of the
-/// tokens of a file without a header (null: 16). Throws UserError(data) with the numbers if a header contradicts the
-/// file's size or `bits`, or if the size is not a whole number of tokens.
-TokenLayout token_layout(std::string_view start, int64_t bytes, std::optional<int64_t> bits, const std::string& name);
-
 /// Safe to read from many threads.
 class TokenFile {
  public:
-  /// Throws UserError(data) if the file cannot be read, and as token_layout().
+  /// `bits`: of the tokens of a file without a header (null: 16). Throws UserError(data) if the file cannot be read,
+  /// and with the numbers if a header contradicts the file's size or `bits`, or if the size is not a whole number of
+  /// tokens.
   TokenFile(std::unique_ptr<const DataFile> file, std::optional<int64_t> bits);
   TokenFile(const std::filesystem::path& path, std::optional<int64_t> bits) : TokenFile(open_local_file(path), bits) {}
 

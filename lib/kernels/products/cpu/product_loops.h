@@ -113,7 +113,7 @@ void in_registers(const W* a, int64_t a_panel, const W* b, int64_t b_panel, int6
     }
 }
 
-/// For `rows` rows, kRows at a time.
+/// Multiplies `rows` rows, kRows at a time.
 template <class By, Along kAlong, int kRows, int kPanels, class W>
 void over_rows(const W* a, int64_t a_panel, int64_t rows, const W* b, int64_t b_panel, int64_t depth, bool add,
                Sum<W>* to, int64_t to_panel) {
