@@ -22,9 +22,12 @@
 #include "base/error.h"
 #include "base/units.h"
 
+#include <array>
 #include <limits>
 #include <optional>
+#include <string>
 #include <string_view>
+#include <variant>
 #include <vector>
 
 namespace trainopt {
