@@ -3,7 +3,7 @@
 #include "base/files/files.h"
 #include "compare/ceilings.h"
 #include "compare/output/ablation_report.h"
-#include "compare/output/remarks.h"
+#include "compare/shares.h"
 #include "support/catch.h"
 #include "support/temporary_folder.h"
 
