@@ -4,7 +4,7 @@
 #include "metrics/summary.h"
 #include "run/limit.h"
 #include "run/rules.h"
-#include "train/trainer.h"
+#include "train/run_outcome.h"
 
 #include <filesystem>
 #include <optional>

@@ -190,8 +190,8 @@ class RunSession {
 
   void save_weights() {
     trainer_->during("writing the weights", [this] {
-      trainer_->write_weights(run_dir() / "weights.safetensors");
-      trainer_->with_average([this] { trainer_->write_weights(run_dir() / "weights-average.safetensors"); });
+      write_weights(*trainer_, run_dir() / "weights.safetensors");
+      trainer_->parts().with_average([this] { write_weights(*trainer_, run_dir() / "weights-average.safetensors"); });
     });
   }
 

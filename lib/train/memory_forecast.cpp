@@ -8,8 +8,7 @@
 #include "train/micro_batches.h"
 #include "train/observe/observed_step.h"
 #include "train/plan.h"
-#include "train/ranks.h"
-#include "train/step_guard.h"
+#include "train/step.h"
 
 #include <algorithm>
 
@@ -22,19 +21,23 @@ Plan on_meta(Plan plan) {
   plan.model.config.weights.reset();
   // One micro-batch after another is alike; three show what accumulates.
   plan.data.accumulation = std::min<int64_t>(plan.data.accumulation, 3);
+  // Only the stages of a pipeline order the passes otherwise; a recorded step runs as an eager one does.
+  if (plan.stages.stages() == 1)
+    plan.runner = {"runner", "eager", [](const BuildContext&) { return std::make_unique<EagerRunner>(); }};
   return plan;
 }
 
-/// The trainer's parts and its step (trainer.cpp), without clocks, records and data.
+/// The trainer's step (step.h), without clocks, records and data.
 class RehearsedStep {
  public:
   explicit RehearsedStep(const Plan& plan)
       : plan_(on_meta(plan)),
         communicator_(make_shaped_communicator(plan.position, plan.device)),
-        groups_(*communicator_, plan.stages),
         recorder_(plan_.device),
-        memory_(&recorder_, /*whole_run=*/false) {
-    build();
+        memory_(&recorder_, /*whole_run=*/false),
+        step_(plan_, *communicator_, steps_) {
+    step_.build();
+    memory_.attach(step_.model(), "");
     const MemoryScope scope({.use = MemoryUse::batches});
     batches_.emplace(plan_.data, plan_.loader, plan_.tensor_format, plan.device);
     if (plan_.replays_steps) {
@@ -43,109 +46,31 @@ class RehearsedStep {
     }
   }
 
-  MemoryPeak run(int64_t step) {
-    memory_.begin_step(step);
-    guard_->begin(step, 0);
+  MemoryPeak run(int64_t number) {
+    memory_.begin_step(number);
+    step_.guard().begin(number, 0);
     for (bool last = false; !last;) {
       const Batch batch = next_batch();
-      for (const Batch& micro : split_batch(batch, plan_.stages.micro_batches)) runner_->micro_step(body_, micro);
+      for (const Batch& micro : split_batch(batch, plan_.stages.micro_batches)) step_.run(micro);
       last = batch.is_last;
     }
-    memory_.file_gradients(*parameters_);
-    const MemoryScope scope({.use = MemoryUse::other, .phase = "update"});
-    runner_->update_step(body_);
+    memory_.file_gradients(step_.parameters());
+    step_.update();
     return recorder_.peak();
   }
 
  private:
-  void build() {
-    {
-      const MemoryScope scope({.use = MemoryUse::parameters});
-      model_ = plan_.build_model();
-    }
-    const at::Generator generator = make_generator(at::kCPU, 0);
-    training_ = {.training = true, .generator = generator};
-    guard_.emplace(*model_, plan_.device, generator, plan_.undoes_steps());
-    BuildContext context{plan_,   plan_.device, {},        communicator_.get(), model_.get(),
-                         nullptr, &steps_,      generator, &groups_.replicas(), &groups_};
-    model_->set_operations(plan_.build_operations(context));
-    {
-      const MemoryScope scope({.use = MemoryUse::gradients});
-      parameters_ = plan_.parameters.build(context);
-    }
-    context.parameters = parameters_.get();
-    task_ = plan_.task.build(context);
-    precision_ = plan_.precision.build(context);
-    {
-      const MemoryScope scope({.use = MemoryUse::optimizer});
-      optimizer_ = plan_.optimizer.build(context);
-    }
-    parameters_->set_form(optimizer_->make_gradients());
-    // Only the stages of a pipeline order the passes otherwise; a recorded step runs as an eager one does.
-    runner_ = plan_.stages.stages() > 1 ? plan_.runner.build(context) : std::make_unique<EagerRunner>();
-    average_ = plan_.average.build(context);
-    memory_.attach(*model_, "");
-  }
-
   Batch next_batch() {
     const MemoryScope scope({.use = MemoryUse::batches, .phase = "loading"});
     return batches_->next();
   }
 
-  at::Tensor micro_step(const Batch& micro) {
-    const at::Tensor loss = forward(micro);
-    backward(loss, micro.is_last);
-    return loss.detach();
-  }
-
-  at::Tensor forward(const Batch& micro) {
-    const MemoryScope scope({.use = MemoryUse::activations, .phase = "forward"});
-    const auto autocast = precision_->autocast();
-    return task_->loss(*model_, micro.input, micro.target, training_).loss * micro.weight;
-  }
-
-  void backward(const at::Tensor& loss, bool is_last) {
-    const auto accumulating = parameters_->accumulate(is_last);
-    {
-      const MemoryScope scope({.use = MemoryUse::other, .phase = "backward"});
-      precision_->backward(loss);
-    }
-    guard_->watch(loss);
-  }
-
-  at::Tensor update_step() {
-    Gradients& gradients = parameters_->finish_gradients();
-    const at::Tensor overflow = precision_->unscale(gradients);
-    const at::Tensor skip_update = guard_->decide(overflow, gradients);
-    at::Tensor norm = clip(gradients, plan_.train.max_grad_norm, plan_.train.clip_value);
-    optimizer_->step(gradients, skip_update);
-    precision_->update(overflow, guard_->flag());
-    average_->update(*parameters_, skip_update);
-    parameters_->updated();
-    guard_->restore_bad_buffers();
-    gradients.clear();
-    return norm;
-  }
-
   Plan plan_;
   std::unique_ptr<Communicator> communicator_;
-  RankGroups groups_;
   MemoryRecorder recorder_;
   StepMemory memory_;
   const int64_t steps_ = -2;  ///< no step of the run: nothing is dumped
-  std::unique_ptr<Model> model_;
-  ForwardContext training_;
-  std::optional<StepGuard> guard_;
-  std::unique_ptr<ParameterStore> parameters_;
-  std::unique_ptr<Task> task_;
-  std::unique_ptr<Precision> precision_;
-  std::unique_ptr<Optimizer> optimizer_;
-  std::unique_ptr<StepRunner> runner_;
-  std::unique_ptr<WeightAverage> average_;
-  const StepBody body_{.micro_step = [this](const Batch& micro) { return micro_step(micro); },
-                       .forward = [this](const Batch& micro) { return forward(micro); },
-                       .backward = [this](const at::Tensor& loss, bool is_last) { backward(loss, is_last); },
-                       .update_step = [this] { return update_step(); }};
+  Step step_;
   std::optional<ShapedBatches> batches_;
   std::vector<at::Tensor> static_batch_;  ///< a recorded step's own copy of its batch
 };

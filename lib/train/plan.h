@@ -113,6 +113,10 @@ struct Plan {
   /// Whether a step whose values are not finite changes nothing, which takes copies of what it would change.
   bool undoes_steps() const { return detects_nonfinite || train.on_nonfinite != OnNonfinite::abort; }
 
+  bool evaluates_after(int64_t step) const {
+    return evaluation && evaluation->every_n_steps && step % *evaluation->every_n_steps == 0;
+  }
+
   /// Throws UserError if the schedule does not fit into its length.
   Schedule schedule() const;
   /// Builds the model on `device` in the plan's format, with plain operations. Initial weights are drawn from `seed`,

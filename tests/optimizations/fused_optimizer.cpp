@@ -58,7 +58,7 @@ Result train(
   Trainer trainer(plan, {}, rows, never_stopped());
   trainer.run();
   Result result{rows.rows, {}, {}, trainer.outcome().trace, trainer.outcome().evaluation};
-  for (const auto& [name, tensor] : trainer.model().parameters())
+  for (const auto& [name, tensor] : trainer.parts().model().parameters())
     result.weights.emplace_back(name, tensor.detach().clone());
   for (const auto& entry : receipts(plan.switches, result.seen))
     if (entry.name == "fused_optimizer") {

@@ -177,7 +177,7 @@ Result train(const Recipe& recipe) {
   trainer.run();
   const StepTrace& trace = trainer.outcome().trace;
   Result result{rows.losses(), receipts(plan.switches, trace), trace.hidden_waits.value(), {}};
-  for (const auto& [name, tensor] : trainer.model().parameters())
+  for (const auto& [name, tensor] : trainer.parts().model().parameters())
     result.weights.emplace_back(name, tensor.detach().clone());
   return result;
 }

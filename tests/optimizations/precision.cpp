@@ -221,7 +221,7 @@ TEST_CASE("matrices and embeddings are bfloat16; norms, biases and what keep_flo
     Trainer trainer(plan_of(recipe), {}, rows, never_stopped());
     trainer.run();
     for (const double loss : rows.losses()) CHECK(std::isfinite(loss));
-    for (const auto& [name, parameter] : trainer.model().parameters())
+    for (const auto& [name, parameter] : trainer.parts().model().parameters())
       CHECK(parameter.grad().scalar_type() == parameter.scalar_type());
     return in_bfloat16(trainer.weights());
   };
@@ -329,7 +329,7 @@ TEST_CASE("weights of a run continue another run, in bfloat16 or in float32") {
   recipe.optimizations.precision.on = false;
   const auto float32 = first(recipe);
   for (size_t i = 0; i < bfloat16->parameters().size(); ++i) {
-    const at::Tensor trained = trainer.model().parameters()[i].second;
+    const at::Tensor trained = trainer.parts().model().parameters()[i].second;
     CHECK(trained.equal(bfloat16->parameters()[i].second));
     CHECK(trained.to(at::kFloat).equal(float32->parameters()[i].second));
   }

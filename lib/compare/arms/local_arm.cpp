@@ -140,7 +140,7 @@ ArmFacts LocalArm::facts() {
 
 NamedTensors LocalArm::copy_of_state() {
   std::set<std::string> buffers;
-  for (const auto& [name, tensor] : trainer_->model().buffers()) buffers.insert(name);
+  for (const auto& [name, tensor] : trainer_->parts().model().buffers()) buffers.insert(name);
   NamedTensors copies;
   trainer_->during("reading the weights", [&] {
     for (const auto& [name, tensor] : trainer_->weights()) {

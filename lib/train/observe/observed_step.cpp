@@ -85,7 +85,7 @@ const char* phase_label(Metric metric) {
 void StepPhases::run(Metric metric, const std::function<void()>& work) {
   const TraceRange range(phase_label(metric));
   const MemoryScope memory({.use = memory_of(metric), .phase = phase_label(metric)});
-  if (replays_ && metric != Metric::update_ms) return work();
+  if (device_.is_meta() || (replays_ && metric != Metric::update_ms)) return work();
   const auto span = std::make_shared<EventSpan>(device_);
   span->start.record(Stream::current(device_));
   work();

@@ -50,7 +50,8 @@ class ObservedStep {
 
 // Labels and times the phases of a step: forward, backward and update.
 
-/// The times come from events on the current stream, which are read late: measuring waits for nothing.
+/// The times come from events on the current stream, which are read late: measuring waits for nothing. On the meta
+/// device nothing is timed.
 class StepPhases {
  public:
   /// `replays`: forward and backward are recorded for a CUDA graph and replayed in one piece, so they are not timed.

@@ -45,7 +45,7 @@ TEST_CASE("the failed attempt's changes to batch-norm buffers are undone") {
   Rows rows;
   Trainer trainer(plan, {}, rows, never_stopped());
   trainer.run();
-  for (const auto& [name, buffer] : trainer.model().buffers())
+  for (const auto& [name, buffer] : trainer.parts().model().buffers())
     if (name.ends_with("num_batches_tracked"))
       CHECK(buffer.item<int64_t>() == 2 * 2 + 2 * 4);  // two steps of two, two of four
 }
