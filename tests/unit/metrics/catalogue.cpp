@@ -7,60 +7,14 @@
 
 using namespace trainopt;
 
-TEST_CASE("the record has the documented names in the documented order") {
-  const std::vector<std::string> documented{"step",
-                                            "epoch",
-                                            "samples",
-                                            "loss",
-                                            "learning_rate",
-                                            "grad_norm",
-                                            "loss_scale",
-                                            "nonfinite",
-                                            "step_ms",
-                                            "data_wait_ms",
-                                            "copy_ms",
-                                            "device_ms",
-                                            "forward_ms",
-                                            "backward_ms",
-                                            "update_ms",
-                                            "samples_per_s",
-                                            "tokens_per_s",
-                                            "mfu_pct",
-                                            "comm_exposed_ms",
-                                            "all_reduce_mib",
-                                            "reduce_scatter_mib",
-                                            "all_gather_mib",
-                                            "broadcast_mib",
-                                            "send_mib",
-                                            "storage_mib",
-                                            "cache_hit_pct",
-                                            "parameters_mib",
-                                            "gradients_mib",
-                                            "optimizer_mib",
-                                            "gpu_util_pct",
-                                            "gpu_sm_util_pct",
-                                            "gpu_tensor_util_pct",
-                                            "gpu_memory_used_mib",
-                                            "memory_allocated_mib",
-                                            "memory_reserved_mib",
-                                            "memory_active_mib",
-                                            "memory_peak_pct",
-                                            "alloc_retries",
-                                            "device_allocs",
-                                            "device_frees",
-                                            "gpu_power_w",
-                                            "gpu_sm_clock_mhz",
-                                            "gpu_throttle",
-                                            "cpu_util_pct",
-                                            "other_cpu_pct",
-                                            "process_rss_mib",
-                                            "energy_j"};
-  REQUIRE(documented.size() == kMetricCount);
+TEST_CASE("the catalogue has a row for each metric, in the order of the record") {
+  std::set<std::string_view> names;
   for (size_t i = 0; i < kMetricCount; ++i) {
-    CHECK(kCatalogue[i].name == documented[i]);
     CHECK(kCatalogue[i].metric == static_cast<Metric>(i));
+    CHECK(names.insert(kCatalogue[i].name).second);
     CHECK(!kCatalogue[i].meaning.empty());
     CHECK(kCatalogue[i].meaning.back() == '.');
+    CHECK(!kCatalogue[i].why_null.empty());
   }
 }
 
