@@ -5,6 +5,7 @@
 #include "base/units.h"
 #include "compare/output/comparison_text.h"
 #include "compare/output/table.h"
+#include "model/catalogue.h"
 #include "recipe/make_plan.h"
 #include "recipe/recipe_io.h"
 
@@ -205,7 +206,7 @@ Goal goal_of_both(const UntilArguments& arguments) {
   if (!a || !b)
     throw UserError(
         fmt::format("--until target needs train.target in both recipes, such as train.target.{}; {} has none",
-                    is_language_model(arguments.a.recipe.model.name) ? "loss=2" : "top1_pct=97",
+                    traits_of(arguments.a.recipe.model.name).text ? "loss=2" : "top1_pct=97",
                     a ? arguments.b.name : arguments.a.name));
   if (a->metric != b->metric || a->value != b->value)
     throw UserError(fmt::format("A and B must have the same train.target: {}, {}", text(*a), text(*b)));
@@ -320,7 +321,7 @@ UntilParts prepare_until_parts(const Recipe& recipe, int64_t seeds, double level
   const auto goal = goal_of(recipe.train.target);
   if (!goal)
     throw UserError(fmt::format("--until target needs train.target, such as train.target.{}",
-                                is_language_model(recipe.model.name) ? "loss=2" : "top1_pct=97"));
+                                traits_of(recipe.model.name).text ? "loss=2" : "top1_pct=97"));
   UntilParts all{.parts = make_parts(recipe, *goal, level, min_effect), .level = level};
   if (const int64_t least = pairs_for(all.parts.front().result.level); seeds < least)
     throw UserError(fmt::format("--seeds: verdicts about {} that together hold at {:g} % need at least {}: {}",

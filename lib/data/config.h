@@ -4,34 +4,11 @@
 #include "config/describe.h"
 #include "data/cache_config.h"
 #include "data/formats/parquet/config.h"
+#include "data/formats/table.h"
 #include "data/transform_config.h"
 #include "storage/config.h"
 
 namespace trainopt {
-
-enum class DatasetKind { fake_cifar10, cifar10, image_folder, packed, tar, parquet, tokens, documents, synthetic };
-template <>
-struct Choices<DatasetKind> {
-  static constexpr std::array all = {Choice<DatasetKind>{"fake_cifar10", DatasetKind::fake_cifar10},
-                                     Choice<DatasetKind>{"cifar10", DatasetKind::cifar10},
-                                     Choice<DatasetKind>{"image_folder", DatasetKind::image_folder},
-                                     Choice<DatasetKind>{"packed", DatasetKind::packed},
-                                     Choice<DatasetKind>{"tar", DatasetKind::tar},
-                                     Choice<DatasetKind>{"parquet", DatasetKind::parquet},
-                                     Choice<DatasetKind>{"tokens", DatasetKind::tokens},
-                                     Choice<DatasetKind>{"documents", DatasetKind::documents},
-                                     Choice<DatasetKind>{"synthetic", DatasetKind::synthetic}};
-};
-constexpr bool is_text(DatasetKind kind) { return kind == DatasetKind::tokens || kind == DatasetKind::documents; }
-/// Whether the data set is in files, which determine its size.
-constexpr bool reads_files(DatasetKind kind) {
-  return kind != DatasetKind::fake_cifar10 && kind != DatasetKind::synthetic;
-}
-/// Whether the data set's images are, or may be, JPEG and PNG files.
-constexpr bool decodes_files(DatasetKind kind) {
-  return kind == DatasetKind::image_folder || kind == DatasetKind::packed || kind == DatasetKind::tar ||
-         kind == DatasetKind::parquet;
-}
 
 /// How wide a batch of documents is, in tokens.
 enum class Padding { longest, max, bucket };

@@ -46,7 +46,7 @@ struct DataSpec {
   bool is_text() const { return context > 0; }
   /// Whether micro-batches of documents may differ in length, or in weight.
   bool micro_batches_vary() const {
-    return kind == DatasetKind::documents && (padding != Padding::max || ranks * accumulation > 1);
+    return format_of(kind).pads && (padding != Padding::max || ranks * accumulation > 1);
   }
   // The data set if it is of this kind, null if not.
   const ImageDataset* images() const;

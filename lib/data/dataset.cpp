@@ -10,6 +10,7 @@
 #include "data/formats/text/text_dataset.h"
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
 #include <limits>
 #include <map>
@@ -56,16 +57,95 @@ std::shared_ptr<const Dataset> opened(const DataConfig& data, const ModelNeeds& 
                  open);
 }
 
-ImageFolderOptions folder_options(const DataConfig& data) {
-  if (data.cache == CacheKind::memory && data.decode == DecodeKind::scaled)
-    throw UserError(
-        "data.cache: memory caches full-size images, which data.decode: scaled never produces; choose one of the two");
-  return {.decode = data.decode, .memory_limit = data.cache == CacheKind::memory ? data.memory_limit.count : 0};
+/// What a data set is opened with.
+struct OpenRequest {
+  const DataConfig& data;
+  const ModelNeeds& model;
+  std::string path = {};
+  std::shared_ptr<DataFiles> files = nullptr;
+  uint64_t seed = 0;
+  const ImageDataset* training = nullptr;  ///< whose classes evaluation data must have
+  bool evaluates = false;
+};
+using Opened = std::shared_ptr<const Dataset>;
+
+Opened open_fake(const OpenRequest& request) { return make_fake_cifar10(request.data.size, request.seed); }
+
+Opened open_cifar10(const OpenRequest& request) {
+  return request.evaluates ? read_cifar10_test(request.path) : read_cifar10(request.path);
 }
 
-void require_readable_kind(const DataConfig& data, const std::string& path) {
-  const bool is_local = data.dataset == DatasetKind::cifar10 || data.dataset == DatasetKind::image_folder;
-  if (is_local && is_remote(path))
+Opened open_folder(const OpenRequest& request) {
+  const DataConfig& data = request.data;
+  const bool keeps = data.cache == CacheKind::memory;
+  if (keeps && data.decode == DecodeKind::scaled)
+    throw UserError(
+        "data.cache: memory caches full-size images, which data.decode: scaled never produces; choose one of the two");
+  TRAINOPT_CHECK(!request.evaluates || request.training != nullptr);
+  return open_image_folder(
+      request.path,
+      {.decode = data.decode, .memory_limit = keeps ? data.memory_limit.count : 0, .training = request.training});
+}
+
+Opened open_packed_files(const OpenRequest& request) {
+  return open_packed(request.path,
+                     {.decode = request.data.decode, .training = request.training, .files = request.files});
+}
+
+Opened open_tar_files(const OpenRequest& request) { return open_tar(request.path, request.data.decode, request.files); }
+
+Opened open_parquet_files(const OpenRequest& request) {
+  const DataConfig& data = request.data;
+  return open_parquet(request.path, {.decode = data.decode,
+                                     .columns = data.parquet,
+                                     .memory_limit = data.memory_limit.count,
+                                     .keep_in_memory = data.cache == CacheKind::memory,
+                                     .window = data.shuffle ? data.shuffle_window : 1,
+                                     .partitions = data.shuffle ? data.partitions : 1,
+                                     .training = request.training,
+                                     .files = request.files});
+}
+
+template <auto open>
+Opened open_text(const OpenRequest& request) {
+  if (request.model.context == 0)
+    throw UserError(
+        fmt::format("data.dataset: {} is text, which needs a language model", word_of(request.data.dataset)));
+  return open(request.path, TextOptions{.context = request.model.context,
+                                        .vocabulary = request.model.vocabulary,
+                                        .token_bits = request.data.token_bits,
+                                        .files = request.files});
+}
+
+Opened open_nothing(const OpenRequest&) { return nullptr; }
+
+/// How each format of the table is opened.
+struct FormatOpener {
+  DatasetKind kind;
+  Opened (*open)(const OpenRequest&);
+};
+constexpr std::array kOpeners = {FormatOpener{DatasetKind::fake_cifar10, open_fake},
+                                 FormatOpener{DatasetKind::cifar10, open_cifar10},
+                                 FormatOpener{DatasetKind::image_folder, open_folder},
+                                 FormatOpener{DatasetKind::packed, open_packed_files},
+                                 FormatOpener{DatasetKind::tar, open_tar_files},
+                                 FormatOpener{DatasetKind::parquet, open_parquet_files},
+                                 FormatOpener{DatasetKind::tokens, open_text<open_token_windows>},
+                                 FormatOpener{DatasetKind::documents, open_text<open_documents>},
+                                 FormatOpener{DatasetKind::synthetic, open_nothing}};
+static_assert(std::ranges::equal(kOpeners, kDataFormats, {}, &FormatOpener::kind, &DataFormat::kind));
+
+Opened open_request(const OpenRequest& request) {
+  const auto opener = std::find_if(kOpeners.begin(), kOpeners.end(),
+                                   [&](const FormatOpener& each) { return each.kind == request.data.dataset; });
+  TRAINOPT_CHECK(opener != kOpeners.end());
+  const auto open = [&] { return opener->open(request); };
+  if (!format_of(request.data.dataset).remote) return open();
+  return opened(request.data, request.model, request.path, request.files.get(), open);
+}
+
+void require_readable(const DataConfig& data, const std::string& path) {
+  if (!format_of(data.dataset).remote && is_remote(path))
     throw UserError(
         fmt::format("{} is read from local folders only; make packed or tar files of it with `trainopt data pack`: {}",
                     word_of(data.dataset), path));
@@ -73,55 +153,24 @@ void require_readable_kind(const DataConfig& data, const std::string& path) {
 
 std::string needed_path(const DataConfig& data) {
   if (!data.path) throw UserError(fmt::format("data.path must name the data of {}", word_of(data.dataset)));
-  require_readable_kind(data, *data.path);
+  require_readable(data, *data.path);
   return *data.path;
-}
-
-std::shared_ptr<const TextDataset> open_text(const DataConfig& data, const ModelNeeds& model, const std::string& path,
-                                             std::shared_ptr<DataFiles> files) {
-  if (model.context == 0)
-    throw UserError(fmt::format("data.dataset: {} is text, which needs a language model", word_of(data.dataset)));
-  const TextOptions options{.context = model.context,
-                            .vocabulary = model.vocabulary,
-                            .token_bits = data.token_bits,
-                            .files = std::move(files)};
-  return data.dataset == DatasetKind::tokens ? open_token_windows(path, options) : open_documents(path, options);
-}
-
-/// The kinds that may be in object storage. `training`: whose classes packed evaluation data must have.
-std::shared_ptr<const Dataset> open_storable(const DataConfig& data, const ModelNeeds& model, const std::string& path,
-                                             const Dataset* training, std::shared_ptr<DataFiles> files) {
-  const auto* images = dynamic_cast<const ImageDataset*>(training);
-  if (data.dataset == DatasetKind::parquet)
-    return open_parquet(path, {.decode = data.decode,
-                               .columns = data.parquet,
-                               .memory_limit = data.memory_limit.count,
-                               .keep_in_memory = data.cache == CacheKind::memory,
-                               .window = data.shuffle ? data.shuffle_window : 1,
-                               .partitions = data.shuffle ? data.partitions : 1,
-                               .training = images,
-                               .files = std::move(files)});
-  if (data.dataset == DatasetKind::tar) return open_tar(path, data.decode, std::move(files));
-  if (is_text(data.dataset)) return open_text(data, model, path, std::move(files));
-  return open_packed(path, {.decode = data.decode, .training = images, .files = std::move(files)});
 }
 
 /// What kind of images are at `path`, by the names of the files.
 DatasetKind kind_of_images(const std::string& path, DataFiles& files) {
   namespace fs = std::filesystem;
   if (is_remote(path)) {
-    if (!files.find(kTarEnding, path).empty()) return DatasetKind::tar;
-    return files.find(kParquetEnding, path).empty() ? DatasetKind::packed : DatasetKind::parquet;
+    for (const DataFormat& format : kDataFormats)
+      if (!format.ending.empty() && !files.find(format.ending, path).empty()) return format.kind;
+    return DatasetKind::packed;
   }
   const auto names = fs::is_directory(path) ? names_in_folder(path, ExitCode::data) : std::vector<std::string>{path};
-  const auto ends_in = [](std::string_view ending) {
-    return [ending](const fs::path& name) { return name.extension() == ending; };
-  };
-  const auto has = [&](const auto& fits) { return std::any_of(names.begin(), names.end(), fits); };
-  if (has(ends_in(kPackEnding))) return DatasetKind::packed;
-  if (has(ends_in(kTarEnding))) return DatasetKind::tar;
-  if (has(ends_in(kParquetEnding))) return DatasetKind::parquet;
-  return has(has_cifar10_name) ? DatasetKind::cifar10 : DatasetKind::image_folder;
+  for (const DataFormat& format : kDataFormats)
+    if (!format.ending.empty() && std::any_of(names.begin(), names.end(),
+                                              [&](const fs::path& name) { return name.extension() == format.ending; }))
+      return format.kind;
+  return std::any_of(names.begin(), names.end(), has_cifar10_name) ? DatasetKind::cifar10 : DatasetKind::image_folder;
 }
 
 }  // namespace
@@ -153,7 +202,7 @@ std::shared_ptr<DataFiles> data_files(const DataConfig& data, const Variables& v
   if (data.cache == CacheKind::disk)
     caches.disk = DiskCacheOptions{
         .folder = data.cache.path.value(), .size = data.cache.size.value().count, .verify = data.cache.verify};
-  if (data.cache == CacheKind::memory && data.dataset != DatasetKind::parquet)  // which keeps its row groups
+  if (data.cache == CacheKind::memory && !format_of(data.dataset).row_groups)  // those are kept themselves
     caches.memory = data.memory_limit.count;
   static OpenedOnce<DataFiles> all;
   const auto words = Json{to_json(data.storage), to_json(data.cache), data.memory_limit.count, variables};
@@ -164,60 +213,39 @@ std::shared_ptr<DataFiles> data_files(const DataConfig& data, const Variables& v
 std::shared_ptr<const ImageDataset> open_images(const std::string& path, std::shared_ptr<DataFiles> files,
                                                 const ParquetConfig& columns) {
   if (!files) files = local_data_files();
-  const DatasetKind kind = kind_of_images(path, *files);
-  if ((columns.image || columns.label) && kind != DatasetKind::parquet)
+  DataConfig data;
+  data.dataset = kind_of_images(path, *files);
+  data.parquet = columns;
+  data.memory_limit.count = std::numeric_limits<int64_t>::max();  // without a recipe there is no limit of memory either
+  if ((columns.image || columns.label) && !format_of(data.dataset).row_groups)
     throw UserError(fmt::format("only Parquet files have columns to name (--image, --label): {}", path));
-  if (kind == DatasetKind::packed) return open_packed(path, {.files = std::move(files)});
-  if (kind == DatasetKind::tar) return open_tar(path, DecodeKind::exact, std::move(files));
-  if (kind == DatasetKind::cifar10) return read_cifar10(path);
-  if (kind == DatasetKind::image_folder) return open_image_folder(path, {});
-  // Without a recipe there is no limit of memory either.
-  return open_parquet(
-      path, {.columns = columns, .memory_limit = std::numeric_limits<int64_t>::max(), .files = std::move(files)});
+  return std::dynamic_pointer_cast<const ImageDataset>(
+      open_request({.data = data, .model = ModelNeeds(), .path = path, .files = std::move(files)}));
 }
 
 std::shared_ptr<const Dataset> open_training_data(const DataConfig& data, const ModelNeeds& model, uint64_t seed,
                                                   std::shared_ptr<DataFiles> files) {
-  switch (data.dataset) {
-    case DatasetKind::fake_cifar10:
-      return make_fake_cifar10(data.size, seed);
-    case DatasetKind::cifar10:
-      return read_cifar10(needed_path(data));
-    case DatasetKind::image_folder:
-      return open_image_folder(needed_path(data), folder_options(data));
-    case DatasetKind::packed:
-    case DatasetKind::tar:
-    case DatasetKind::parquet:
-    case DatasetKind::tokens:
-    case DatasetKind::documents:
-      return opened(data, model, needed_path(data), files.get(),
-                    [&] { return open_storable(data, model, *data.path, nullptr, files); });
-    case DatasetKind::synthetic:
-      return nullptr;
-  }
-  return nullptr;
+  const std::string path = format_of(data.dataset).files ? needed_path(data) : "";
+  return open_request({.data = data, .model = model, .path = path, .files = std::move(files), .seed = seed});
 }
 
 std::shared_ptr<const Dataset> open_evaluation_data(const DataConfig& data, const ModelNeeds& model,
                                                     const std::optional<std::string>& path, const Dataset* training,
                                                     std::shared_ptr<DataFiles> files) {
-  if (path) require_readable_kind(data, *path);
-  if (data.dataset == DatasetKind::cifar10) {
-    if (path) return read_cifar10_test(*path);
-    const auto test = std::filesystem::path(needed_path(data)) / "test_batch.bin";
-    return std::filesystem::exists(test) ? read_cifar10_test(test.string()) : nullptr;
-  }
-  if (!path) return nullptr;
-  if (is_text(data.dataset) || data.dataset == DatasetKind::tar || data.dataset == DatasetKind::packed ||
-      data.dataset == DatasetKind::parquet)
-    return opened(data, model, *path, files.get(), [&] { return open_storable(data, model, *path, training, files); });
-  if (!reads_files(data.dataset))
+  const DataFormat& format = format_of(data.dataset);
+  if (path) require_readable(data, *path);
+  if (!path && format.test_file.empty()) return nullptr;
+  const auto where = path ? std::filesystem::path(*path) : std::filesystem::path(needed_path(data)) / format.test_file;
+  if (!path && !std::filesystem::exists(where)) return nullptr;
+  if (!format.files)
     throw UserError(
         fmt::format("evaluation.path needs a data.dataset that is read from files: {}", word_of(data.dataset)));
-  auto options = folder_options(data);
-  options.training = dynamic_cast<const ImageDataset*>(training);
-  TRAINOPT_CHECK(options.training != nullptr);
-  return open_image_folder(*path, options);
+  return open_request({.data = data,
+                       .model = model,
+                       .path = path.value_or(where.string()),
+                       .files = std::move(files),
+                       .training = dynamic_cast<const ImageDataset*>(training),
+                       .evaluates = true});
 }
 
 }  // namespace trainopt

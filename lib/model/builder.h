@@ -15,6 +15,27 @@ namespace trainopt {
 /// What an optimizer may treat differently. `norm`: weights and biases of batch-norm and layer norm.
 enum class ParameterKind { other, norm, embedding };
 
+/// One sample's shape: an image, or text if `tokens` is not 0.
+struct InputShape {
+  int64_t channels = 3, height = 224, width = 224;
+  int64_t tokens = 0;
+  bool is_text() const { return tokens > 0; }
+  bool operator==(const InputShape&) const = default;
+};
+
+struct LinearSize {
+  int64_t in, out;
+  bool operator==(const LinearSize&) const = default;
+};
+
+/// How many layers of a kind a network has. Optimizations find what they work on by these.
+struct LayerCounts {
+  int64_t convolutions_3x3 = 0, other_convolutions = 0, batch_norms = 0;
+  int64_t layer_norms = 0, gelus = 0, attentions = 0;
+  std::vector<LinearSize> linears;  ///< without a language model's last layer, whose weight is its embedding's
+  int64_t convolutions() const { return convolutions_3x3 + other_convolutions; }
+};
+
 /// A tensor without values on the meta device. It repeats one element, so that a forecast, all of whose tensors are on
 /// that device, counts no memory for it.
 at::Tensor shape_only(at::IntArrayRef shape, at::ScalarType type);
@@ -70,6 +91,9 @@ class Builder {
     units_.push_back(std::move(unit));
   }
 
+  /// Layers without parameters of their own, and layer norms, count themselves here; Model::layer_counts() adds those
+  /// that the parameters show.
+  LayerCounts& layers() { return layers_; }
   /// The operations that this model's layers call. The model can replace them later.
   std::shared_ptr<const Operations> operations() const { return operations_; }
 
@@ -83,6 +107,7 @@ class Builder {
   UnitRange held_;
   std::vector<StateEntry> entries_;
   std::vector<std::unique_ptr<Unit>> units_;
+  LayerCounts layers_;
   NameOfFile name_of_file_ = [](const std::string& name) { return std::optional(name); };
   std::shared_ptr<Operations> operations_ = std::make_shared<Operations>();
 };

@@ -2,28 +2,9 @@
 #pragma once
 
 #include "config/describe.h"
+#include "model/catalogue.h"
 
 namespace trainopt {
-
-enum class ModelKind { resnet18, resnet34, resnet50, vit_s_16, vit_b_16, vit, gpt2, mlp };
-template <>
-struct Choices<ModelKind> {
-  static constexpr std::array all = {
-      Choice<ModelKind>{"resnet18", ModelKind::resnet18}, Choice<ModelKind>{"resnet34", ModelKind::resnet34},
-      Choice<ModelKind>{"resnet50", ModelKind::resnet50}, Choice<ModelKind>{"vit_s_16", ModelKind::vit_s_16},
-      Choice<ModelKind>{"vit_b_16", ModelKind::vit_b_16}, Choice<ModelKind>{"vit", ModelKind::vit},
-      Choice<ModelKind>{"gpt2", ModelKind::gpt2},         Choice<ModelKind>{"mlp", ModelKind::mlp}};
-};
-
-constexpr bool is_resnet(ModelKind kind) {
-  return kind == ModelKind::resnet18 || kind == ModelKind::resnet34 || kind == ModelKind::resnet50;
-}
-/// Trained on text: its inputs are tokens, and it predicts each token's successor.
-constexpr bool is_language_model(ModelKind kind) { return kind == ModelKind::gpt2; }
-constexpr bool has_attention(ModelKind kind) {
-  return kind == ModelKind::vit_s_16 || kind == ModelKind::vit_b_16 || kind == ModelKind::vit ||
-         is_language_model(kind);
-}
 
 /// The sizes that Radford et al. 2019 published: 124, 355 and 774 million parameters.
 enum class Gpt2Size { small, medium, large };
@@ -55,14 +36,9 @@ struct ModelConfig {
   bool replace_head = false;
 };
 
-/// The size of a model with attention.
-struct TransformerSize {
-  int64_t layers, heads, width;
-};
+/// Requires a model with attention.
 constexpr TransformerSize transformer_size(const ModelConfig& c) {
-  TransformerSize size{.layers = 12, .heads = 12, .width = 768};  // vit_b_16 and gpt2's small
-  if (c.name == ModelKind::vit_s_16) size = {.layers = 12, .heads = 6, .width = 384};
-  if (c.name == ModelKind::vit) size = {.layers = 12, .heads = 3, .width = 192};
+  TransformerSize size = traits_of(c.name).transformer.value();
   if (c.size == Gpt2Size::medium) size = {.layers = 24, .heads = 16, .width = 1024};
   if (c.size == Gpt2Size::large) size = {.layers = 36, .heads = 20, .width = 1280};
   return {c.layers.value_or(size.layers), c.heads.value_or(size.heads), c.width.value_or(size.width)};
@@ -72,35 +48,35 @@ template <class V>
 void describe(V& v, ModelConfig& c) {
   v.field("name", c.name, "The network. vit is a vision transformer of any size; gpt2 is a language model.");
   v.field("num_classes", c.num_classes, "Outputs of the last layer.", in_range(1, 1e7), {}, {},
-          only_for("name", "resnet18", "resnet34", "resnet50", "vit_s_16", "vit_b_16", "vit", "mlp"));
+          only_for_models_with("num_classes"));
   v.field("stem", c.stem,
           "resnets: imagenet is 7×7 with stride 2 and a max-pool; cifar is 3×3 with stride 1 and no pool.", any(), {},
-          {}, only_for("name", "resnet18", "resnet34", "resnet50"));
-  v.field("hidden", c.hidden, "mlp: widths of the hidden layers.", in_range(1, 1e7), {}, {}, only_for("name", "mlp"));
+          {}, only_for_models_with("stem"));
+  v.field("hidden", c.hidden, "mlp: widths of the hidden layers.", in_range(1, 1e7), {}, {},
+          only_for_models_with("hidden"));
   v.field("patch", c.patch, "vit: side of a patch in pixels. The images' sides must be multiples of it.",
-          in_range(1, 1e4), alias("patch_size"), {}, only_for("name", "vit"));
+          in_range(1, 1e4), alias("patch_size"), {}, only_for_models_with("patch"));
   v.field("size", c.size,
           "gpt2: a published size: 12 layers, 12 heads and width 768; 24, 16 and 1024; 36, 20 and 1280. null: small, "
           "unless layers, heads or width say otherwise.",
-          any(), {}, {}, only_for("name", "gpt2"));
+          any(), {}, {}, only_for_models_with("size"));
   v.field("layers", c.layers, "Blocks; null: 12.", in_range(1, 1e4),
-          alias("num_layers", "num_hidden_layers", "n_layer", "n_layers", "depth"), {},
-          only_for("name", "vit", "gpt2"));
+          alias("num_layers", "num_hidden_layers", "n_layer", "n_layers", "depth"), {}, only_for_models_with("layers"));
   v.field("heads", c.heads, "Attention heads of a block; null: vit 3, gpt2 12.", in_range(1, 1e4),
-          alias("num_heads", "num_attention_heads", "n_head"), {}, only_for("name", "vit", "gpt2"));
+          alias("num_heads", "num_attention_heads", "n_head"), {}, only_for_models_with("heads"));
   v.field("width", c.width,
           "Values of a token, a multiple of heads; the blocks' MLPs are four times as wide. null: vit 192, gpt2 768.",
           in_range(1, 1e6), alias("hidden_dim", "hidden_size", "embed_dim", "n_embd"), {},
-          only_for("name", "vit", "gpt2"));
+          only_for_models_with("width"));
   v.field("context", c.context, "gpt2: tokens of a sample, and positions that the model knows.", in_range(1, 1 << 20),
           alias("n_positions", "max_position_embeddings", "n_ctx", "block_size", "seq_len"), {},
-          only_for("name", "gpt2"));
+          only_for_models_with("context"));
   v.field("vocabulary", c.vocabulary, "gpt2: number of different tokens.", in_range(2, 1 << 24), alias("vocab_size"),
-          {}, only_for("name", "gpt2"));
+          {}, only_for_models_with("vocabulary"));
   v.field("dropout", c.dropout,
           "Dropout probability. mlp: after hidden layers; vits: of the embedded patches and within the blocks; gpt2: "
           "of the embedded tokens, the attention's weights and the blocks' results.",
-          half_open(0.0, 1.0), {}, {}, only_for("name", "mlp", "vit", "vit_s_16", "vit_b_16", "gpt2"));
+          half_open(0.0, 1.0), {}, {}, only_for_models_with("dropout"));
   v.field("weights", c.weights,
           "Initial weights: a safetensors file with torchvision's parameter names, or Hugging Face's for gpt2.");
   v.field("replace_head", c.replace_head,

@@ -38,7 +38,7 @@ class TokenEmbedding : public Unit {
     const at::Tensor embedded = at::embedding(tokens_.to(at::kFloat), input) + positions_.narrow(0, 0, input.size(1));
     return dropout(embedded, dropout_rate_, context);
   }
-  SampleShape trace(const SampleShape& input, double&) const override { return {input[0], tokens_.size(1)}; }
+  SampleShape shape_after(const SampleShape& input, double&) const override { return {input[0], tokens_.size(1)}; }
 
  private:
   at::Tensor tokens_, positions_;
@@ -80,7 +80,7 @@ class FinalNorm : public Unit {
   at::Tensor forward(const at::Tensor& input, const ForwardContext&) override {
     return operations_->layer_norm->layer_norm(input, ln_);
   }
-  SampleShape trace(const SampleShape& input, double&) const override { return input; }
+  SampleShape shape_after(const SampleShape& input, double&) const override { return input; }
 
  private:
   LayerNorm ln_;
@@ -98,7 +98,7 @@ class LanguageHead : public Unit {
     if (context.target.defined()) return operations_->language_head->loss(input, weight, context.target);
     return at::linear(input, weight);
   }
-  SampleShape trace(const SampleShape& input, double& flops) const override {
+  SampleShape shape_after(const SampleShape& input, double& flops) const override {
     flops += 2.0 * static_cast<double>(input[0]) * static_cast<double>(weight_.numel());
     return {input[0], weight_.size(0)};
   }
@@ -118,7 +118,7 @@ std::optional<std::string> name_of_file(const std::string& name) {
 
 }  // namespace
 
-void build_gpt2(Builder& builder, const ModelConfig& config) {
+void build_gpt2(Builder& builder, const ModelConfig& config, const InputShape&) {
   const Options options{transformer_size(config), config.context, config.vocabulary, config.dropout};
   builder.add<TokenEmbedding>(options);
   for (int64_t layer = 0; layer < options.layers; ++layer)

@@ -10,6 +10,6 @@ namespace trainopt {
 /// [batch, tokens, vocabulary], or the loss of ForwardContext::target. The last layer's weight is that of the
 /// embedding. In files, names may lack "transformer.", buffers of causal masks are left out, and the last layer's
 /// weight may be there too.
-void build_gpt2(Builder& builder, const ModelConfig& config);
+void build_gpt2(Builder& builder, const ModelConfig& config, const InputShape& input);
 
 }  // namespace trainopt

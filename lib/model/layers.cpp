@@ -19,7 +19,7 @@ at::Tensor Conv2d::forward(const at::Tensor& input) const {
   return operations_->convolution->forward(shape_, input, as_autocast(weight, copy_));
 }
 
-SampleShape Conv2d::trace(const SampleShape& input, double& flops) const {
+SampleShape Conv2d::shape_after(const SampleShape& input, double& flops) const {
   TRAINOPT_CHECK_EQUAL(input.size(), 3u);
   TRAINOPT_CHECK_EQUAL(input[0], shape_.in);
   const auto size = [&](int64_t in) { return (in + 2 * shape_.padding - shape_.kernel) / shape_.stride + 1; };
@@ -38,7 +38,9 @@ BatchNorm2d::BatchNorm2d(Builder& builder, const std::string& name, int64_t chan
 LayerNorm::LayerNorm(Builder& builder, const std::string& name, int64_t width, double epsilon_)
     : weight(builder.parameter(name + ".weight", {width}, InitialValues::constant(1), ParameterKind::norm)),
       bias(builder.parameter(name + ".bias", {width}, InitialValues::constant(0), ParameterKind::norm)),
-      epsilon(epsilon_) {}
+      epsilon(epsilon_) {
+  ++builder.layers().layer_norms;
+}
 
 Linear::Linear(Builder& builder, const std::string& name, int64_t in, int64_t out)
     : Linear(builder, name + ".", in, out, {InitialValues::torch_linear(in), InitialValues::torch_linear(in)}) {}
@@ -60,7 +62,7 @@ at::Tensor Linear::product(const at::Tensor& input) const {
                                      {.weight = as_autocast(weight, weight_copy_), .bias = {}, .parameter = weight});
 }
 
-SampleShape Linear::trace(const SampleShape& input, double& flops) const {
+SampleShape Linear::shape_after(const SampleShape& input, double& flops) const {
   TRAINOPT_CHECK_EQUAL(input.back(), weight.size(1));
   SampleShape output = input;
   output.back() = weight.size(0);

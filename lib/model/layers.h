@@ -21,7 +21,7 @@ class Conv2d {
   Conv2d(Builder& builder, const std::string& name, const Shape& shape);
   Conv2d(Builder& builder, const std::string& name, const Shape& shape, const InitialValues& values);
   at::Tensor forward(const at::Tensor& input) const;
-  SampleShape trace(const SampleShape& input, double& flops) const;
+  SampleShape shape_after(const SampleShape& input, double& flops) const;
 
   at::Tensor weight;
 
@@ -60,7 +60,7 @@ class Linear {
   at::Tensor forward(const at::Tensor& input) const;
   /// forward() without the bias.
   at::Tensor product(const at::Tensor& input) const;
-  SampleShape trace(const SampleShape& input, double& flops) const;
+  SampleShape shape_after(const SampleShape& input, double& flops) const;
 
   at::Tensor weight, bias;
 

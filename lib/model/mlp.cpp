@@ -16,8 +16,8 @@ class HiddenLayer : public Unit {
         linear_.forward(input.flatten(1)).relu_();  // in place: linear's backward does not need its output
     return dropout(hidden, dropout_rate_, context);
   }
-  SampleShape trace(const SampleShape& input, double& flops) const override {
-    return linear_.trace({c10::multiply_integers(input)}, flops);
+  SampleShape shape_after(const SampleShape& input, double& flops) const override {
+    return linear_.shape_after({c10::multiply_integers(input)}, flops);
   }
 
  private:
@@ -34,8 +34,8 @@ class OutputLayer : public Unit {
   at::Tensor forward(const at::Tensor& input, const ForwardContext&) override {
     return linear_.forward(input.flatten(1));
   }
-  SampleShape trace(const SampleShape& input, double& flops) const override {
-    return linear_.trace({c10::multiply_integers(input)}, flops);
+  SampleShape shape_after(const SampleShape& input, double& flops) const override {
+    return linear_.shape_after({c10::multiply_integers(input)}, flops);
   }
 
  private:
@@ -45,8 +45,8 @@ class OutputLayer : public Unit {
 
 }  // namespace
 
-void build_mlp(Builder& builder, const ModelConfig& config, int64_t inputs) {
-  int64_t in = inputs, index = 0;
+void build_mlp(Builder& builder, const ModelConfig& config, const InputShape& input) {
+  int64_t in = input.channels * input.height * input.width, index = 0;
   for (const int64_t width : config.hidden) {
     builder.add<HiddenLayer>(fmt::format("layers.{}", index++), in, width, config.dropout);
     in = width;

@@ -7,6 +7,6 @@
 
 namespace trainopt {
 
-void build_mlp(Builder& builder, const ModelConfig& config, int64_t inputs);
+void build_mlp(Builder& builder, const ModelConfig& config, const InputShape& input);
 
 }  // namespace trainopt

@@ -8,6 +8,7 @@
 #include "model/vit.h"
 
 #include <algorithm>
+#include <array>
 #include <set>
 
 namespace trainopt {
@@ -22,13 +23,14 @@ Model::Model(Builder&& builder, const SampleShape& input)
     : device_(builder.device_),
       entries_(std::move(builder.entries_)),
       units_(std::move(builder.units_)),
+      layers_(std::move(builder.layers_)),
       held_(builder.held_),
       name_of_file_(std::move(builder.name_of_file_)),
       operations_(std::move(builder.operations_)),
       shapes_{input} {
   std::set<std::string> names;
   for (const auto& entry : entries_) TRAINOPT_CHECK(names.insert(entry.name).second);
-  for (const auto& unit : units_) shapes_.push_back(unit->trace(shapes_.back(), unit_flops_.emplace_back(0)));
+  for (const auto& unit : units_) shapes_.push_back(unit->shape_after(shapes_.back(), unit_flops_.emplace_back(0)));
 }
 
 at::Tensor Model::forward(const at::Tensor& input, const ForwardContext& context) {
@@ -131,7 +133,7 @@ int64_t Model::parameter_count() const {
 }
 
 LayerCounts Model::layer_counts() const {
-  LayerCounts counts;
+  LayerCounts counts = layers_;
   for (const auto& entry : entries_) {
     if (is_filter(entry)) ++(entry.tensor.size(2) == 3 ? counts.convolutions_3x3 : counts.other_convolutions);
     if (entry.name.ends_with(".running_mean")) ++counts.batch_norms;
@@ -141,19 +143,35 @@ LayerCounts Model::layer_counts() const {
   return counts;
 }
 
+namespace {
+
+/// How each network of the catalogue is built.
+struct BuiltModel {
+  ModelKind kind;
+  void (*build)(Builder&, const ModelConfig&, const InputShape&);
+};
+constexpr std::array kBuilt = {
+    BuiltModel{ModelKind::resnet18, build_resnet}, BuiltModel{ModelKind::resnet34, build_resnet},
+    BuiltModel{ModelKind::resnet50, build_resnet}, BuiltModel{ModelKind::vit_s_16, build_vit},
+    BuiltModel{ModelKind::vit_b_16, build_vit},    BuiltModel{ModelKind::vit, build_vit},
+    BuiltModel{ModelKind::gpt2, build_gpt2},       BuiltModel{ModelKind::mlp, build_mlp}};
+
+SampleShape sample_shape(const InputShape& input) {
+  return input.is_text() ? SampleShape{input.tokens} : SampleShape{input.channels, input.height, input.width};
+}
+
+static_assert(std::ranges::equal(kBuilt, kModels, {}, &BuiltModel::kind, &ModelTraits::kind));
+
+}  // namespace
+
 Model make_model(const ModelConfig& config, const InputShape& input, at::Device device, uint64_t seed,
                  const UnitRange& held) {
+  const auto built =
+      std::find_if(kBuilt.begin(), kBuilt.end(), [&](const auto& each) { return each.kind == config.name; });
+  TRAINOPT_CHECK(built != kBuilt.end());
   Builder builder(device, seed, held);
-  SampleShape sample{input.channels, input.height, input.width};
-  if (config.name == ModelKind::mlp)
-    build_mlp(builder, config, c10::multiply_integers(sample));
-  else if (is_resnet(config.name))
-    build_resnet(builder, config, input.channels);
-  else if (is_language_model(config.name))
-    build_gpt2(builder, config), sample = {input.tokens};
-  else
-    build_vit(builder, config, input);
-  Model model(std::move(builder), sample);
+  built->build(builder, config, input);
+  Model model(std::move(builder), sample_shape(input));
   if (config.weights && !device.is_meta()) model.load_weights(*config.weights, config.replace_head);
   return model;
 }

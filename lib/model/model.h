@@ -13,25 +13,6 @@
 
 namespace trainopt {
 
-/// One sample's shape: an image, or text if `tokens` is not 0.
-struct InputShape {
-  int64_t channels = 3, height = 224, width = 224;
-  int64_t tokens = 0;
-  bool operator==(const InputShape&) const = default;
-};
-
-struct LinearSize {
-  int64_t in, out;
-  bool operator==(const LinearSize&) const = default;
-};
-
-/// How many layers of a kind a network has.
-struct LayerCounts {
-  int64_t convolutions_3x3 = 0, other_convolutions = 0, batch_norms = 0;
-  std::vector<LinearSize> linears;  ///< without a language model's last layer, whose weight is its embedding's
-  int64_t convolutions() const { return convolutions_3x3 + other_convolutions; }
-};
-
 class Model {
  public:
   /// Takes over what the builder collected. Flops and output shape are computed for a sample of shape `input`.
@@ -97,6 +78,7 @@ class Model {
   at::Device device_;
   std::vector<StateEntry> entries_;
   std::vector<std::unique_ptr<Unit>> units_;
+  LayerCounts layers_;  ///< without those that the parameters show
   UnitRange held_;
   NameOfFile name_of_file_;
   std::shared_ptr<Operations> operations_;  ///< shared with the units

@@ -19,8 +19,8 @@ class Stem : public Unit {
     const at::Tensor x = conv1_.forward(input);
     return pools_ ? norm.stem_pool(x, bn1_, context) : norm.batch_norm_relu(x, bn1_, context);
   }
-  SampleShape trace(const SampleShape& input, double& flops) const override {
-    SampleShape shape = conv1_.trace(input, flops);
+  SampleShape shape_after(const SampleShape& input, double& flops) const override {
+    SampleShape shape = conv1_.shape_after(input, flops);
     if (pools_)
       for (const size_t side : {1, 2}) shape[side] = (shape[side] + 2 * 1 - 3) / 2 + 1;
     return shape;
@@ -51,8 +51,8 @@ class Block : public Unit {
   at::Tensor shortcut(const at::Tensor& input, const ForwardContext& context) const {
     return downsample_ ? norm().batch_norm(downsample_->conv.forward(input), downsample_->norm, context) : input;
   }
-  void trace_shortcut(const SampleShape& input, double& flops) const {
-    if (downsample_) downsample_->conv.trace(input, flops);
+  void add_shortcut_flops(const SampleShape& input, double& flops) const {
+    if (downsample_) downsample_->conv.shape_after(input, flops);
   }
 
   std::string name_;
@@ -76,9 +76,9 @@ class BasicBlock : public Block {
     x = conv2_.forward(x);
     return norm().batch_norm_add_relu(x, bn2_, shortcut(input, context), context);
   }
-  SampleShape trace(const SampleShape& input, double& flops) const override {
-    trace_shortcut(input, flops);
-    return conv2_.trace(conv1_.trace(input, flops), flops);
+  SampleShape shape_after(const SampleShape& input, double& flops) const override {
+    add_shortcut_flops(input, flops);
+    return conv2_.shape_after(conv1_.shape_after(input, flops), flops);
   }
 
  private:
@@ -107,9 +107,9 @@ class Bottleneck : public Block {
     x = conv3_.forward(x);
     return norm().batch_norm_add_relu(x, bn3_, shortcut(input, context), context);
   }
-  SampleShape trace(const SampleShape& input, double& flops) const override {
-    trace_shortcut(input, flops);
-    return conv3_.trace(conv2_.trace(conv1_.trace(input, flops), flops), flops);
+  SampleShape shape_after(const SampleShape& input, double& flops) const override {
+    add_shortcut_flops(input, flops);
+    return conv3_.shape_after(conv2_.shape_after(conv1_.shape_after(input, flops), flops), flops);
   }
 
  private:
@@ -129,7 +129,9 @@ class Head : public Unit {
   at::Tensor forward(const at::Tensor& input, const ForwardContext& context) override {
     return operations_->head->head(input, fc_, context);
   }
-  SampleShape trace(const SampleShape& input, double& flops) const override { return fc_.trace({input[0]}, flops); }
+  SampleShape shape_after(const SampleShape& input, double& flops) const override {
+    return fc_.shape_after({input[0]}, flops);
+  }
 
  private:
   Linear fc_;
@@ -152,14 +154,14 @@ void build(Builder& builder, const ModelConfig& config, int64_t input_channels, 
 
 }  // namespace
 
-void build_resnet(Builder& builder, const ModelConfig& config, int64_t input_channels) {
+void build_resnet(Builder& builder, const ModelConfig& config, const InputShape& input) {
   switch (config.name) {
     case ModelKind::resnet18:
-      return build<BasicBlock>(builder, config, input_channels, {2, 2, 2, 2});
+      return build<BasicBlock>(builder, config, input.channels, {2, 2, 2, 2});
     case ModelKind::resnet34:
-      return build<BasicBlock>(builder, config, input_channels, {3, 4, 6, 3});
+      return build<BasicBlock>(builder, config, input.channels, {3, 4, 6, 3});
     case ModelKind::resnet50:
-      return build<Bottleneck>(builder, config, input_channels, {3, 4, 6, 3});
+      return build<Bottleneck>(builder, config, input.channels, {3, 4, 6, 3});
     default:
       break;
   }

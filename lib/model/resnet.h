@@ -8,6 +8,6 @@
 namespace trainopt {
 
 /// `config.name` must be one of the resnets.
-void build_resnet(Builder& builder, const ModelConfig& config, int64_t input_channels);
+void build_resnet(Builder& builder, const ModelConfig& config, const InputShape& input);
 
 }  // namespace trainopt

@@ -7,7 +7,9 @@
 namespace trainopt {
 
 TransformerBlock::TransformerBlock(Builder& builder, Parts parts)
-    : parts_(std::move(parts)), operations_(builder.operations()) {}
+    : parts_(std::move(parts)), operations_(builder.operations()) {
+  ++builder.layers().gelus;
+}
 
 at::Tensor TransformerBlock::forward(const at::Tensor& input, const ForwardContext& context) {
   const auto& [name, ln_1, attention, ln_2, mlp_in, mlp_out, gelu, rate, drops_hidden] = parts_;
@@ -19,12 +21,15 @@ at::Tensor TransformerBlock::forward(const at::Tensor& input, const ForwardConte
   return attended.sum + dropped(mlp_out.forward(drops_hidden ? dropped(hidden) : hidden));
 }
 
-SampleShape TransformerBlock::trace(const SampleShape& input, double& flops) const {
-  return parts_.mlp_out.trace(parts_.mlp_in.trace(parts_.attention.trace(input, flops), flops), flops);
+SampleShape TransformerBlock::shape_after(const SampleShape& input, double& flops) const {
+  return parts_.mlp_out.shape_after(parts_.mlp_in.shape_after(parts_.attention.shape_after(input, flops), flops),
+                                    flops);
 }
 
 SelfAttention::SelfAttention(Builder& builder, Linear in, Linear out, int64_t heads, const AttentionOptions& options)
-    : in_(std::move(in)), out_(std::move(out)), heads_(heads), options_(options), operations_(builder.operations()) {}
+    : in_(std::move(in)), out_(std::move(out)), heads_(heads), options_(options), operations_(builder.operations()) {
+  ++builder.layers().attentions;
+}
 
 at::Tensor SelfAttention::forward(const at::Tensor& input, const ForwardContext& context) const {
   const std::vector<at::Tensor> parts = in_.forward(input).split(input.size(2), 2);
@@ -34,11 +39,11 @@ at::Tensor SelfAttention::forward(const at::Tensor& input, const ForwardContext&
   return out_.forward(attended.transpose(1, 2).flatten(2));
 }
 
-SampleShape SelfAttention::trace(const SampleShape& input, double& flops) const {
+SampleShape SelfAttention::shape_after(const SampleShape& input, double& flops) const {
   const auto tokens = static_cast<double>(input[0]), width = static_cast<double>(input[1]);
-  in_.trace(input, flops);
+  in_.shape_after(input, flops);
   flops += 2 * 2 * tokens * tokens * width;  // scores, and the values that they weigh
-  return out_.trace(input, flops);
+  return out_.shape_after(input, flops);
 }
 
 }  // namespace trainopt

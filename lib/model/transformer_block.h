@@ -16,7 +16,7 @@ class SelfAttention {
   SelfAttention(Builder& builder, Linear in, Linear out, int64_t heads, const AttentionOptions& options);
   at::Tensor forward(const at::Tensor& input, const ForwardContext& context) const;
   /// Counts the scores of all pairs of tokens, also with a causal mask.
-  SampleShape trace(const SampleShape& input, double& flops) const;
+  SampleShape shape_after(const SampleShape& input, double& flops) const;
 
  private:
   Linear in_, out_;
@@ -44,7 +44,7 @@ class TransformerBlock : public Unit {
 
   std::string name() const override { return parts_.name; }
   at::Tensor forward(const at::Tensor& input, const ForwardContext& context) override;
-  SampleShape trace(const SampleShape& input, double& flops) const override;
+  SampleShape shape_after(const SampleShape& input, double& flops) const override;
   bool ends_in_sum() const override { return true; }
 
  private:

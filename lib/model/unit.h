@@ -32,7 +32,7 @@ class Unit {
   virtual at::Tensor forward(const at::Tensor& input, const ForwardContext& context) = 0;
   /// Returns the output shape for a sample of this shape, and adds the forward operations (2 × multiply-adds) to
   /// `flops`. Computes no values.
-  virtual SampleShape trace(const SampleShape& input, double& flops) const = 0;
+  virtual SampleShape shape_after(const SampleShape& input, double& flops) const = 0;
   /// Whether the output is a sum to which the unit's last matrix product is added, perhaps after dropout. No backward
   /// then needs that product's value, and a repeated forward need not compute it.
   virtual bool ends_in_sum() const { return false; }
@@ -46,7 +46,9 @@ class WrappedUnit : public Unit {
   at::Tensor forward(const at::Tensor& input, const ForwardContext& context) override {
     return inner_->forward(input, context);
   }
-  SampleShape trace(const SampleShape& input, double& flops) const override { return inner_->trace(input, flops); }
+  SampleShape shape_after(const SampleShape& input, double& flops) const override {
+    return inner_->shape_after(input, flops);
+  }
   bool ends_in_sum() const override { return inner_->ends_in_sum(); }
 
  protected:

@@ -41,8 +41,8 @@ class PatchEmbedding : public Unit {
     const at::Tensor tokens = at::cat({class_token_.expand({input.size(0), 1, -1}), patches}, 1);
     return dropout(tokens + positions_, dropout_rate_, context);
   }
-  SampleShape trace(const SampleShape& input, double& flops) const override {
-    conv_proj_.trace(input, flops);
+  SampleShape shape_after(const SampleShape& input, double& flops) const override {
+    conv_proj_.shape_after(input, flops);
     return {positions_.size(1), positions_.size(2)};
   }
 
@@ -86,7 +86,7 @@ class ClassToken : public Unit {
   at::Tensor forward(const at::Tensor& input, const ForwardContext&) override {
     return operations_->layer_norm->layer_norm(input.select(1, 0), ln_);
   }
-  SampleShape trace(const SampleShape& input, double&) const override { return {input[1]}; }
+  SampleShape shape_after(const SampleShape& input, double&) const override { return {input[1]}; }
 
  private:
   LayerNorm ln_;
@@ -99,7 +99,9 @@ class ClassHead : public Unit {
       : head_(builder, "heads.head.", width, classes, {InitialValues::constant(0), InitialValues::constant(0)}) {}
   std::string name() const override { return "head"; }
   at::Tensor forward(const at::Tensor& input, const ForwardContext&) override { return head_.forward(input); }
-  SampleShape trace(const SampleShape& input, double& flops) const override { return head_.trace(input, flops); }
+  SampleShape shape_after(const SampleShape& input, double& flops) const override {
+    return head_.shape_after(input, flops);
+  }
 
  private:
   Linear head_;

@@ -4,6 +4,7 @@
 #include "debugging/debug.h"
 #include "debugging/dump.h"
 #include "debugging/gradcheck/gradcheck.h"
+#include "model/catalogue.h"
 #include "optimizations/activation_checkpointing/activation_checkpointing.h"
 #include "optimizations/attention/attention.h"
 #include "optimizations/channels_last/channels_last.h"
@@ -109,8 +110,9 @@ void for_each_optimization(const Recipe& recipe, int64_t replicas, Pass pass) {
   const Word cache{data.cache == CacheKind::device, word_of(data.cache.kind), "device"};
   const Word strategy{several, word_of(parallel.sharding_strategy), "zero1"};
   // Every model with attention has one of its implementations; math is the plain one, and the only one with dropout.
-  const bool attends = has_attention(recipe.model.name), chooses = o.attention == AttentionKernel::automatic,
-             drops = is_language_model(recipe.model.name) && recipe.model.dropout > 0;
+  const ModelTraits& model = traits_of(recipe.model.name);
+  const bool attends = model.transformer.has_value(), chooses = o.attention == AttentionKernel::automatic,
+             drops = model.text && recipe.model.dropout > 0;
   const auto implementation = o.attention == AttentionKernel::math ? AttentionKernel::automatic : o.attention;
   const Word attention{chooses ? attends && !drops : !(attends && o.attention == AttentionKernel::math),
                        word_of(o.attention), attends ? "auto" : "flash"};

@@ -4,6 +4,7 @@
 #include "data/evaluation_transforms.h"
 #include "data/formats/text/text_dataset.h"
 #include "device/device.h"
+#include "model/catalogue.h"
 #include "recipe/validate.h"
 
 #include <algorithm>
@@ -163,7 +164,7 @@ ModelPlan model_plan(const Recipe& recipe, const InputShape& input, const Model&
 }
 
 ModelNeeds needs_of(const ModelConfig& model) {
-  if (!is_language_model(model.name)) return {.num_classes = model.num_classes};
+  if (!traits_of(model.name).text) return {.num_classes = model.num_classes};
   return {.context = model.context, .vocabulary = model.vocabulary};
 }
 
@@ -284,8 +285,8 @@ Plan plain_plan(const Recipe& recipe, const Machine& machine, const RankPosition
   plan.telemetry = recipe.telemetry;
   plan.bench = recipe.bench;
   plan.backend.deterministic = recipe.deterministic;
-  if (has_attention(recipe.model.name)) plan.backend.attention = AttentionKernel::math;
-  if (is_language_model(recipe.model.name))
+  if (plan.model.layers.attentions > 0) plan.backend.attention = AttentionKernel::math;
+  if (plan.model.input.is_text())
     plan.task = Slot<Task>("task", "language model: cross entropy of the next token",
                            [](const BuildContext&) { return std::make_unique<LanguageModelTask>(); });
   plan.process.num_threads = static_cast<int>(recipe.num_threads.value_or(machine.cores));

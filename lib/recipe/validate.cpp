@@ -2,6 +2,7 @@
 
 #include "comm/nccl_environment.h"
 #include "data/schedule.h"
+#include "model/catalogue.h"
 #include "recipe/make_plan.h"
 #include "recipe/plain_plan.h"
 #include "recipe/recipe_io.h"
@@ -63,13 +64,15 @@ void check_model(const Recipe& recipe, const std::set<std::string>& changed, Pro
       problems.push_back({"model." + option.name,
                           fmt::format("{} does not have this, only {}; remove it", name, fmt::join(values, ", "))});
   }
-  const auto [layers, heads, width] = transformer_size(model);
-  if (has_attention(model.name) && width % heads != 0)
-    problems.push_back({model.heads ? "model.heads" : "model.width",
-                        fmt::format("the width must be a multiple of the heads: {}, {}", width, heads)});
+  if (traits_of(model.name).transformer) {
+    const auto [layers, heads, width] = transformer_size(model);
+    if (width % heads != 0)
+      problems.push_back({model.heads ? "model.heads" : "model.width",
+                          fmt::format("the width must be a multiple of the heads: {}, {}", width, heads)});
+  }
   if (model.size && (model.layers || model.heads || model.width))
     problems.push_back({"model.size", "already determines layers, heads and width; remove it or them"});
-  if (model.replace_head && is_language_model(model.name))
+  if (model.replace_head && traits_of(model.name).text)
     problems.push_back({"model.replace_head",
                         fmt::format("{} predicts with its embedding and has no head of its own; remove it", name)});
   else if (model.replace_head && !model.weights)
@@ -83,7 +86,7 @@ void check_target(const Recipe& recipe, Problems& problems) {
   const TargetConfig& target = recipe.train.target;
   if (target.top1_pct.has_value() + target.loss.has_value() + target.perplexity.has_value() > 1)
     problems.push_back({"train.target", "names more than one number; keep one of them"});
-  const bool language = is_language_model(recipe.model.name);
+  const bool language = traits_of(recipe.model.name).text;
   if (goal->metric == (language ? "top1_pct" : "perplexity"))
     problems.push_back({key, fmt::format("{} does not measure this; use loss or {}", word_of(recipe.model.name),
                                          language ? "perplexity" : "top1_pct")});
@@ -198,7 +201,7 @@ void check_training(const Recipe& recipe, const std::set<std::string>& changed, 
         {"optimizer.reference_batch", "optimizer.lr_scaling needs this: the samples per step at which lr was chosen"});
   if (common.lr_scaling == LrScaling::none && common.reference_batch)
     problems.push_back({"optimizer.reference_batch", "needs optimizer.lr_scaling: linear or sqrt"});
-  if (is_language_model(recipe.model.name) && recipe.train.label_smoothing > 0)
+  if (traits_of(recipe.model.name).text && recipe.train.label_smoothing > 0)
     problems.push_back(
         {"train.label_smoothing", fmt::format("only classification has this, and {} predicts tokens; remove this key",
                                               word_of(recipe.model.name))});
@@ -222,7 +225,7 @@ void check_steps(const Recipe& recipe, const std::set<std::string>& changed, int
   ranks = ranks_that_share_data(recipe, ranks);
   const auto micros = accumulation(recipe, ranks);
   if (const auto* problem = std::get_if<RecipeProblem>(&micros)) return problems.push_back(*problem);
-  if (reads_files(data.dataset)) return;
+  if (format_of(data.dataset).files) return;
   const auto no_step = why_no_step({.samples = data.size,
                                     .batch_size = data.batch_size,
                                     .ranks = ranks,
@@ -243,7 +246,7 @@ void check_pipeline(const Recipe& recipe, Problems& problems) {
   if (batch % micro_batches != 0)
     problems.push_back(
         {"parallel.pipeline.micro_batches", fmt::format("must divide data.batch_size: {}, {}", micro_batches, batch)});
-  else if (is_resnet(recipe.model.name) && batch < 2 * micro_batches)
+  else if (traits_of(recipe.model.name).batch_norm && batch < 2 * micro_batches)
     problems.push_back(
         {"parallel.pipeline.micro_batches",
          fmt::format("leaves less than the two samples that batch-norm needs: {} of {}", micro_batches, batch)});
@@ -269,7 +272,7 @@ void check_parallel(const Recipe& recipe, const std::set<std::string>& changed, 
     problems.push_back({"parallel.wrap", "only zero1, zero2, zero3 and hybrid use this; remove this key"});
   if (parallel.wrap.policy != WrapPolicy::size && changed.contains("parallel.wrap.min_parameters"))
     problems.push_back({"parallel.wrap.min_parameters", "needs parallel.wrap.policy: size"});
-  if (parallel.sync_batch_norm && !is_resnet(recipe.model.name))
+  if (parallel.sync_batch_norm && !traits_of(recipe.model.name).batch_norm)
     problems.push_back({"parallel.sync_batch_norm",
                         fmt::format("the {} has no batch-norm; remove this key", word_of(recipe.model.name))});
   if (parallel.check_replicas_every > 0 &&

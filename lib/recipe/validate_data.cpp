@@ -1,6 +1,8 @@
 #include "recipe/validate_data.h"
 
+#include "data/formats/table.h"
 #include "data/on_device/device_transforms.h"
+#include "model/catalogue.h"
 #include "storage/data_files.h"
 
 #include <string_view>
@@ -19,25 +21,21 @@ void check_order(const std::vector<TransformConfig>& transforms, const std::stri
     }
 }
 
-/// Whether the data set may be one file, as well as a folder.
-bool has_one_file(DatasetKind kind) {
-  return is_text(kind) || kind == DatasetKind::packed || kind == DatasetKind::tar || kind == DatasetKind::parquet;
-}
-
 /// What the data set reads, and what the model can be evaluated on.
 void check_files(const Recipe& recipe, const Keys& changed, Problems& problems) {
   const DataConfig& data = recipe.data;
   const auto name = word_of(data.dataset);
-  if (reads_files(data.dataset)) {
+  const DataFormat& format = format_of(data.dataset);
+  if (format.files) {
     if (!data.path)
       problems.push_back({"data.path", fmt::format("{} needs {}; name it with this key", name,
-                                                   has_one_file(data.dataset) ? "a file or a folder" : "a folder")});
+                                                   format.one_file ? "a file or a folder" : "a folder")});
     if (changed.contains("data.size"))
       problems.push_back(
           {"data.size",
            fmt::format("only fake_cifar10 and synthetic use this, and {} has the samples in its files; remove this key",
                        name)});
-    if (data.dataset != DatasetKind::cifar10 && recipe.evaluation.every_n_steps && !recipe.evaluation.path)
+    if (format.test_file.empty() && recipe.evaluation.every_n_steps && !recipe.evaluation.path)
       problems.push_back({"evaluation.every_n_steps", fmt::format("{} needs evaluation.path for this", name)});
     return;
   }
@@ -57,7 +55,8 @@ bool keeps_files(const DataConfig& data) {
 void check_images(const Recipe& recipe, const Keys& changed, Problems& problems) {
   const DataConfig& data = recipe.data;
   const auto name = word_of(data.dataset);
-  if (data.dataset == DatasetKind::synthetic) {
+  const DataFormat& format = format_of(data.dataset);
+  if (!format.has_samples) {
     if (!data.transforms.empty())
       problems.push_back(
           {"data.transforms", "synthetic batches are created on the device at data.image_size; remove this key"});
@@ -70,18 +69,17 @@ void check_images(const Recipe& recipe, const Keys& changed, Problems& problems)
   }
   check_order(data.transforms, "data.transforms", problems);
   if (recipe.evaluation.transforms) check_order(*recipe.evaluation.transforms, "evaluation.transforms", problems);
-  if (data.dataset != DatasetKind::image_folder) {
-    if (data.decode != DecodeKind::exact && !decodes_files(data.dataset))
+  if (!format.caches_decoded) {
+    if (data.decode != DecodeKind::exact && !format.decodes)
+      problems.push_back({"data.decode", fmt::format("only {} decode files; remove this key for {}",
+                                                     formats_with(&DataFormat::decodes), name)});
+    if (data.cache == CacheKind::memory && !format.row_groups && !keeps_files(data))
       problems.push_back(
-          {"data.decode",
-           fmt::format("only image_folder, packed, tar and parquet decode files; remove this key for {}", name)});
-    if (data.cache == CacheKind::memory && data.dataset != DatasetKind::parquet && !keeps_files(data))
-      problems.push_back({"data.cache", fmt::format("memory is only for image_folder, parquet and data in object "
-                                                    "storage; {} {}; remove this key",
-                                                    name,
-                                                    decodes_files(data.dataset)
-                                                        ? "is read through the system's cache, which keeps it in memory"
-                                                        : "is in memory anyway")});
+          {"data.cache", fmt::format("memory is only for image_folder, parquet and data in object "
+                                     "storage; {} {}; remove this key",
+                                     name,
+                                     format.decodes ? "is read through the system's cache, which keeps it in memory"
+                                                    : "is in memory anyway")});
   } else if (data.decode == DecodeKind::scaled && data.cache == CacheKind::memory) {
     problems.push_back(
         {"data.cache",
@@ -105,14 +103,15 @@ void check_text(const DataConfig& data, const Keys& changed, Problems& problems)
 
 /// Keys of text, also for other data, which has no use for them.
 void check_text_keys(const DataConfig& data, Problems& problems) {
-  const bool padded = data.dataset == DatasetKind::documents;
-  if (data.token_bits && !is_text(data.dataset))
-    problems.push_back({"data.token_bits", "only tokens and documents use this; remove this key"});
+  const DataFormat& format = format_of(data.dataset);
+  if (data.token_bits && !format.text)
+    problems.push_back(
+        {"data.token_bits", fmt::format("only {} use this; remove this key", formats_with(&DataFormat::text))});
   if (data.token_bits && *data.token_bits != 16 && *data.token_bits != 32)
     problems.push_back({"data.token_bits", fmt::format("must be 16 or 32: {}", *data.token_bits)});
-  if (data.padding != Padding::longest && !padded)
+  if (data.padding != Padding::longest && !format.pads)
     problems.push_back({"data.padding", "only documents differ in length; remove this key"});
-  if (data.warmup_largest && (!padded || data.padding == Padding::max))
+  if (data.warmup_largest && (!format.pads || data.padding == Padding::max))
     problems.push_back({"data.warmup_largest",
                         "has no effect where all batches have one shape; it needs data.dataset: documents and a "
                         "data.padding other than max"});
@@ -121,10 +120,11 @@ void check_text_keys(const DataConfig& data, Problems& problems) {
 /// Keys of Parquet files, also for other data, which has no use for them.
 void check_parquet(const DataConfig& data, const Keys& changed, Problems& problems) {
   const ParquetFilter& filter = data.parquet.filter;
-  if (data.dataset != DatasetKind::parquet) {
+  if (!format_of(data.dataset).row_groups) {
     for (const std::string& key : changed)
       if (key.starts_with("data.parquet.") || key == "data.partitions" || key == "data.shuffle_window")
-        problems.push_back({key, "only parquet uses this; remove this key"});
+        problems.push_back(
+            {key, fmt::format("only {} uses this; remove this key", formats_with(&DataFormat::row_groups))});
     return;
   }
   if (!filter.column && (filter.min || filter.max))
@@ -157,16 +157,17 @@ void check_storage(const Recipe& recipe, const Keys& changed, Problems& problems
 void check_data(const Recipe& recipe, const Keys& changed, Problems& problems) {
   const DataConfig& data = recipe.data;
   const auto name = word_of(data.dataset), model = word_of(recipe.model.name);
-  const bool language = is_language_model(recipe.model.name);
-  if (is_text(data.dataset) && !language)
+  const bool language = traits_of(recipe.model.name).text;
+  const DataFormat& format = format_of(data.dataset);
+  if (format.text && !language)
     problems.push_back({"data.dataset", fmt::format("{} is text, which the {} cannot read; use a language model or "
                                                     "images",
                                                     name, model)});
-  if (language && !is_text(data.dataset) && data.dataset != DatasetKind::synthetic)
+  if (language && !format.text && format.has_samples)
     problems.push_back(
         {"data.dataset", fmt::format("{} reads text: tokens, documents or synthetic, not {}", model, name)});
   check_files(recipe, changed, problems);
-  if (language || is_text(data.dataset))
+  if (language || format.text)
     check_text(data, changed, problems);
   else
     check_images(recipe, changed, problems);

@@ -91,7 +91,7 @@ double saved_by_scaled_decoding(const Situation& s, const Words&) {
 /// A folder's images are kept decoded, others as files.
 double saved_by_cache(const Situation& s, const Words&) {
   if (!s.times.loader) return 0.5;
-  const bool is_decoded = s.recipe.data.dataset == DatasetKind::image_folder;
+  const bool is_decoded = format_of(s.recipe.data.dataset).caches_decoded;
   return (s.times.loader->read_pct + (is_decoded ? s.times.loader->decode_pct : 0)) / 100;
 }
 

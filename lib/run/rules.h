@@ -80,12 +80,12 @@ inline bool has_threads(const Situation& s) { return has_loader(s) && s.plan.loa
 /// they are not cached on a disk. All other data is in memory or mapped anyway.
 inline bool has_memory_cache(const Situation& s) {
   const DataConfig& data = s.recipe.data;
-  if (data.dataset == DatasetKind::image_folder) return true;
-  return loads_without_disk_cache(s) && (data.dataset == DatasetKind::parquet || s.times.storage);
+  const DataFormat& format = format_of(data.dataset);
+  return format.caches_decoded || (loads_without_disk_cache(s) && (format.row_groups || s.times.storage));
 }
 inline bool reads_files_of_images(const Situation& s) {
   const ImageDataset* const images = s.plan.data.images();
-  return images && decodes_files(s.recipe.data.dataset) && !images->uniform_size();
+  return images && format_of(s.recipe.data.dataset).decodes && !images->uniform_size();
 }
 inline bool convolves(const Situation& s) { return s.plan.model.layers.convolutions() > 0; }
 /// Only zero3 exchanges more than plain data parallelism does: it gathers the weights once more.

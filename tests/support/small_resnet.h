@@ -15,7 +15,9 @@ class SmallStem : public Unit {
   at::Tensor forward(const at::Tensor& input, const ForwardContext& context) override {
     return operations_->batch_norm->batch_norm_relu(conv1_.forward(input), bn1_, context);
   }
-  SampleShape trace(const SampleShape& input, double& flops) const override { return conv1_.trace(input, flops); }
+  SampleShape shape_after(const SampleShape& input, double& flops) const override {
+    return conv1_.shape_after(input, flops);
+  }
 
  private:
   Conv2d conv1_;
@@ -44,8 +46,8 @@ class SmallBlock : public Unit {
         shortcut_ ? norm.batch_norm(shortcut_->forward(input), *shortcut_norm_, context) : input;
     return norm.batch_norm_add_relu(x, bn2_, shortcut, context);
   }
-  SampleShape trace(const SampleShape& input, double& flops) const override {
-    return conv2_.trace(conv1_.trace(input, flops), flops);
+  SampleShape shape_after(const SampleShape& input, double& flops) const override {
+    return conv2_.shape_after(conv1_.shape_after(input, flops), flops);
   }
 
  private:
@@ -66,7 +68,9 @@ class SmallHead : public Unit {
   at::Tensor forward(const at::Tensor& input, const ForwardContext& context) override {
     return operations_->head->head(input, fc_, context);
   }
-  SampleShape trace(const SampleShape& input, double& flops) const override { return fc_.trace({input[0]}, flops); }
+  SampleShape shape_after(const SampleShape& input, double& flops) const override {
+    return fc_.shape_after({input[0]}, flops);
+  }
 
  private:
   Linear fc_;

@@ -3,6 +3,7 @@
 
 #include "base/checksum.h"
 #include "base/files/file_calls.h"
+#include "data/formats/table.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -16,7 +17,6 @@
 
 namespace trainopt {
 
-inline constexpr std::string_view kPackEnding = ".pack", kTarEnding = ".tar", kParquetEnding = ".parquet";
 /// The most classes of a packed or tar file. More are damage, for which nothing is to be allocated.
 inline constexpr int64_t kMostClasses = int64_t{1} << 20;
 

@@ -13,7 +13,7 @@ class Unchanged : public Unit {
   explicit Unchanged(Builder&) {}
   std::string name() const override { return "unchanged"; }
   at::Tensor forward(const at::Tensor& input, const ForwardContext&) override { return input; }
-  SampleShape trace(const SampleShape& input, double&) const override { return input; }
+  SampleShape shape_after(const SampleShape& input, double&) const override { return input; }
 };
 
 GradientCase loss_case(int64_t batch, int64_t classes) {
@@ -79,7 +79,7 @@ std::vector<GradientCase> operation_cases(const CheckedSlots& slots, const Build
   // Not in training: dropout, which has no backward of its own, would draw random numbers.
   ForwardContext forward;
   at::Tensor input;
-  if (is_language_model(plan.model.config.name))
+  if (sample.is_text())
     input = forward.target = at::empty({batch, sample.tokens}, at::TensorOptions(at::kMeta).dtype(at::kLong));
   else
     input = at::empty({batch, sample.channels, sample.height, sample.width}, at::TensorOptions(at::kMeta));

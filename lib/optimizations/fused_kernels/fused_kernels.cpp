@@ -8,6 +8,8 @@
 #include "optimizations/info.h"
 #include "train/plan.h"
 
+#include <fmt/ranges.h>
+
 #include <span>
 
 namespace trainopt::fused_kernels {
@@ -79,18 +81,23 @@ Receipt receipt(std::span<const Fused> parts, const StepTrace& seen) {
 Receipt receipt_of_images(const StepTrace& seen) { return receipt(kFused, seen); }
 Receipt receipt_of_language(const StepTrace& seen) { return receipt(kFusedOfLanguageModels, seen); }
 
-constexpr const char* kRowOperations =
-    "layer norm with the addition before it and GELU with the bias before it (one pass each way)";
-
-void fuse_row_operations(Plan& plan) {
-  plan.layer_norm.fill(
-      "fused_kernels", "with the residual addition before it, in one pass",
-      [](const BuildContext& context) { return make_fused_layer_norm(row_kernels_for(context.device)); });
-  plan.gelu.fill("fused_kernels", "with the bias of the linear layer, in one pass",
-                 [](const BuildContext& context) { return make_fused_gelu(row_kernels_for(context.device)); });
-  if (!plan.device.is_cuda())
+/// Fills the slots of the operations on rows that the network has. Returns what is fused; empty if it has none.
+std::string fuse_row_operations(Plan& plan) {
+  const LayerCounts& layers = plan.model.layers;
+  if (layers.layer_norms > 0)
+    plan.layer_norm.fill(
+        "fused_kernels", "with the residual addition before it, in one pass",
+        [](const BuildContext& context) { return make_fused_layer_norm(row_kernels_for(context.device)); });
+  if (layers.gelus > 0)
+    plan.gelu.fill("fused_kernels", "with the bias of the linear layer, in one pass",
+                   [](const BuildContext& context) { return make_fused_gelu(row_kernels_for(context.device)); });
+  if (layers.attentions > 0 && !plan.device.is_cuda())
     plan.attention.fill("fused_kernels", "in blocks of queries, if optimizations.attention is auto",
                         [](const BuildContext&) { return make_fused_attention(); });
+  std::vector<const char*> fused;
+  if (layers.layer_norms > 0) fused.push_back("layer norm with the addition before it");
+  if (layers.gelus > 0) fused.push_back("GELU with the bias before it");
+  return fused.empty() ? "" : fmt::format("{} (one pass each way)", fmt::join(fused, " and "));
 }
 
 /// A network with batch-norm has one linear layer, and its product is small.
@@ -101,13 +108,12 @@ void speed_up_linear_layers(Plan& plan) {
       [](const BuildContext&, std::unique_ptr<LinearOperations> inner) { return make_fused_linear(std::move(inner)); });
 }
 
-Outcome apply_to_language_model(Plan& plan) {
+Outcome apply_to_language_model(Plan& plan, const std::string& rows) {
   plan.language_head.fill(
       "fused_kernels", "logits, loss and their gradients in pieces of tokens",
       [](const BuildContext& context) { return make_fused_language_head(language_head_kernels(context.device)); });
   return Outcome::applied(
-      fmt::format("{}; last layer and loss with their gradients in pieces of tokens: no logits of all tokens",
-                  kRowOperations),
+      fmt::format("{}; last layer and loss with their gradients in pieces of tokens: no logits of all tokens", rows),
       receipt_of_language);
 }
 
@@ -124,18 +130,17 @@ Outcome apply(Plan& plan) {
   if (plan.device.is_cuda() && !built_for_cuda())
     return Outcome::none("this build has no GPU kernels: it was configured with TRAINOPT_CUDA=OFF");
   speed_up_linear_layers(plan);
-  const bool transformer = has_attention(plan.model.config.name);
-  if (transformer) fuse_row_operations(plan);
-  if (is_language_model(plan.model.config.name)) return apply_to_language_model(plan);
+  const std::string rows = fuse_row_operations(plan);
+  if (plan.model.input.is_text()) return apply_to_language_model(plan, rows);
   plan.task.fill("fused_kernels", "classification: cross entropy and its gradient in one pass",
                  [](const BuildContext& context) {
                    return std::make_unique<FusedClassificationTask>(context.plan.train.label_smoothing,
                                                                     kernels_for(context.device).head);
                  });
   if (plan.model.layers.batch_norms == 0)
-    return Outcome::applied(transformer ? fmt::format("{}, loss with its gradient (one)", kRowOperations)
-                                        : fmt::format("loss and its gradient in one pass; the {} has no batch-norm",
-                                                      word_of(plan.model.config.name)),
+    return Outcome::applied(rows.empty() ? fmt::format("loss and its gradient in one pass; the {} has no batch-norm",
+                                                       word_of(plan.model.config.name))
+                                         : fmt::format("{}, loss with its gradient (one)", rows),
                             receipt_of_images);
   plan.batch_norm.fill("fused_kernels", "fused with addition, ReLU and the stem's max-pool, in two passes",
                        [](const BuildContext& context) { return make_fused_batch_norm(kernels_for(context.device)); });

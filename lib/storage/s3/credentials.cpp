@@ -12,6 +12,7 @@
 #include <array>
 #include <cctype>
 #include <cstdio>
+#include <cstring>
 #include <ctime>
 #include <string_view>
 #include <system_error>

@@ -1,0 +1,102 @@
+// The data formats that a recipe can name, each with what is known of it before it is opened. Checks, advice and
+// messages ask for these traits, never for a format by name. How each is opened is a second list, in dataset.cpp.
+#pragma once
+
+#include "base/error.h"
+#include "config/describe.h"
+
+#include <array>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace trainopt {
+
+enum class DatasetKind { fake_cifar10, cifar10, image_folder, packed, tar, parquet, tokens, documents, synthetic };
+
+inline constexpr std::string_view kPackEnding = ".pack", kTarEnding = ".tar", kParquetEnding = ".parquet";
+
+struct DataFormat {
+  DatasetKind kind;
+  std::string_view word;            ///< in recipes
+  std::string_view ending = {};     ///< how its files' names end, if that tells the format
+  bool files = false;               ///< it is in files, which determine its size; otherwise it is made up
+  bool one_file = false;            ///< it may be one file, as well as a folder
+  bool remote = false;              ///< it may be in object storage
+  bool text = false;                ///< tokens; otherwise images, unless the model reads text
+  bool decodes = false;             ///< its images are, or may be, JPEG and PNG files
+  bool pads = false;                ///< its samples differ in length
+  bool caches_decoded = false;      ///< data.cache: memory keeps its decoded images
+  bool row_groups = false;          ///< it is read in runs, of which data.cache: memory keeps some
+  bool has_samples = true;          ///< false: batches are drawn on the device, without samples that are loaded
+  std::string_view test_file = {};  ///< the file of its folder with data to evaluate on, if it has one of its own
+};
+
+inline constexpr std::array kDataFormats = {
+    DataFormat{.kind = DatasetKind::fake_cifar10, .word = "fake_cifar10"},
+    DataFormat{.kind = DatasetKind::cifar10, .word = "cifar10", .files = true, .test_file = "test_batch.bin"},
+    DataFormat{.kind = DatasetKind::image_folder,
+               .word = "image_folder",
+               .files = true,
+               .decodes = true,
+               .caches_decoded = true},
+    DataFormat{.kind = DatasetKind::packed,
+               .word = "packed",
+               .ending = kPackEnding,
+               .files = true,
+               .one_file = true,
+               .remote = true,
+               .decodes = true},
+    DataFormat{.kind = DatasetKind::tar,
+               .word = "tar",
+               .ending = kTarEnding,
+               .files = true,
+               .one_file = true,
+               .remote = true,
+               .decodes = true},
+    DataFormat{.kind = DatasetKind::parquet,
+               .word = "parquet",
+               .ending = kParquetEnding,
+               .files = true,
+               .one_file = true,
+               .remote = true,
+               .decodes = true,
+               .row_groups = true},
+    DataFormat{
+        .kind = DatasetKind::tokens, .word = "tokens", .files = true, .one_file = true, .remote = true, .text = true},
+    DataFormat{.kind = DatasetKind::documents,
+               .word = "documents",
+               .files = true,
+               .one_file = true,
+               .remote = true,
+               .text = true,
+               .pads = true},
+    DataFormat{.kind = DatasetKind::synthetic, .word = "synthetic", .has_samples = false}};
+
+constexpr const DataFormat& format_of(DatasetKind kind) {
+  for (const DataFormat& format : kDataFormats)
+    if (format.kind == kind) return format;
+  throw BrokenInvariant("a data format that is not in the table");
+}
+
+/// "tar and parquet": the words of the formats that have the trait.
+inline std::string formats_with(bool DataFormat::*trait) {
+  std::vector<std::string_view> words;
+  for (const DataFormat& format : kDataFormats)
+    if (format.*trait) words.push_back(format.word);
+  std::string text;
+  for (size_t i = 0; i < words.size(); ++i)
+    text.append(i == 0 ? "" : i + 1 == words.size() ? " and " : ", ").append(words[i]);
+  return text;
+}
+
+template <>
+struct Choices<DatasetKind> {
+  static constexpr auto all = [] {
+    std::array<Choice<DatasetKind>, kDataFormats.size()> choices{};
+    for (size_t i = 0; i < kDataFormats.size(); ++i) choices[i] = {kDataFormats[i].word, kDataFormats[i].kind};
+    return choices;
+  }();
+};
+
+}  // namespace trainopt

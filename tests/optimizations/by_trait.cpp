@@ -1,0 +1,63 @@
+// Optimizations find their work by the layers that a network has, never by its name: what they do is the same for a
+// network that no list knows.
+#include "recipe/make_plan.h"
+#include "support/catch.h"
+#include "support/small_gpt2.h"
+
+#include <fmt/format.h>
+
+using namespace trainopt::test;
+
+namespace by_trait_test {
+
+using namespace trainopt;
+
+namespace {
+
+constexpr auto kUnknown = static_cast<ModelKind>(1000);
+
+Recipe recipe_of(ModelKind kind) {
+  Recipe recipe;
+  if (kind == ModelKind::gpt2)
+    use_gpt2(recipe);
+  else
+    recipe.model = {.name = kind, .patch = kind == ModelKind::vit ? 8 : 16};
+  return recipe;
+}
+
+std::string told(const std::vector<UnusedSwitch>& switches) {
+  std::string all;
+  for (const auto& [change, text] : switches) all += fmt::format("{}: {}\n", change, text);
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("every optimization does the same for a network with a made-up name") {
+  const Machine cpu{.cpu = "test", .cores = 2};
+  const Machine gpu = assume(cpu, "gpus=1,arch=sm_90,memory_gib=80").machine;
+  for (const ModelKind kind : {ModelKind::resnet18, ModelKind::vit, ModelKind::gpt2})
+    for (const Machine& machine : {cpu, gpu}) {
+      CAPTURE(word_of(kind), machine.sm);
+      Recipe recipe = recipe_of(kind);
+      recipe.device = machine.sm > 0 ? "cuda" : "cpu";
+      const Plan known = make_plan(recipe, machine);
+      Plan unknown = known;
+      unknown.model.config.name = kUnknown;
+      const std::string found = told(unused_switches(recipe, unknown));
+      CHECK(found == told(unused_switches(recipe, known)));
+      CHECK_THAT(found, ContainsSubstring("optimizations.fused_kernels=true") || ContainsSubstring("amp"));
+    }
+}
+
+TEST_CASE("fused kernels take the layer norms of a network without attention") {
+  Recipe recipe = recipe_of(ModelKind::mlp);
+  recipe.device = "cpu";
+  Plan plan = make_plan(recipe, Machine{.cpu = "test", .cores = 2});
+  plan.model.config.name = kUnknown;
+  plan.model.layers.layer_norms = 3;
+  const std::string found = told(unused_switches(recipe, plan));
+  CHECK_THAT(found, ContainsSubstring("layer norm with the addition before it (one pass each way)"));
+}
+
+}  // namespace by_trait_test
