@@ -6,10 +6,9 @@
 #include "base/print.h"
 #include "compare/bundle.h"
 #include "compare/each_values.h"
-#include "compare/output/rotation_json.h"
-#include "compare/output/rotation_text.h"
+#include "compare/output/comparison_json.h"
+#include "compare/output/comparison_text.h"
 #include "compare/output/table.h"
-#include "compare/rotation.h"
 #include "compare/session.h"
 #include "run/directory.h"
 #include "run/report_page.h"
@@ -44,6 +43,38 @@ int end_comparison(const std::filesystem::path& folder, const CompareOutput& out
   return stop_signal() != 0 ? 128 + stop_signal() : code;
 }
 
+int print_comparison(const Comparison& comparison, const CompareOutput& output, bool color) {
+  const GateResult gate = output.gate.judge([&](const GateRule& rule) { return decide(rule, comparison); });
+  return gate.print(to_json(comparison, false), comparison_markdown(comparison), comparison_text(comparison, color),
+                    output.form(), color);
+}
+
+int compare_and_print(ArmsToCompare arms, Recipe named, const CompareOptions& options, Clock::time_point until,
+                      const CompareOutput& output, ArmFactory& factory, const Explain& explain,
+                      const OutputOptions& console) {
+  std::vector<Plan> plans;
+  for (const ArmSpec& spec : arms.specs) plans.push_back(factory.plan(spec));  // throws before anything is created
+  if (arms.host == ArmHost::this_process) arms.host = host_of(plans);
+  named.name = "compare-" + named.name;
+  named.run_dir = output.run_dir.empty() ? std::nullopt : std::optional(output.run_dir);
+  // An absolute path, because an arm's recipe must not look like key=value.
+  const std::filesystem::path folder = std::filesystem::absolute(make_run_directory(named));
+  for (size_t i = 0; i < arms.specs.size(); ++i)
+    arms.specs[i].folder = folder / (arms.key.empty() ? std::string(i == 0 ? "a" : "b") : fmt::format("arm-{}", i + 1));
+  const std::function write = [&](const Comparison& c) { write_bundle(folder, c, {kBuild.version, kBuild.commit}); };
+  Observer observer = observer_of(console, explain);
+  observer.keep = keep_with(write);
+  const std::optional<Comparison> result = compare_arms(arms, options, until, factory, observer);
+  remove_first_steps(folder);
+  if (!result) {
+    log_warning("stopped before {} were compared", arms.key.empty() ? "A and B" : "the arms");
+    return 128 + stop_signal();
+  }
+  const int code = print_comparison(*result, output, colored_output(console));  // first, because the disk may be full
+  write(*result);
+  return end_comparison(folder, output, result->sampling.failure, result->sampling.failure_code, code);
+}
+
 namespace fs = std::filesystem;
 namespace {
 
@@ -73,34 +104,23 @@ void require_possible_level(double level, size_t arms) {
                                 std::floor(1e4 * (1 - pairs * kLeastError)) / 100, 100 * level));
 }
 
-int print_rotation(const Rotation& rotation, const CompareOutput& output, bool color) {
-  const GateResult gate =
-      output.gate.judge([&](const GateRule& rule) { return decide_all(rule, evidence_of(rotation)); });
-  return gate.print(to_json(rotation, false), rotation_markdown(rotation), rotation_text(rotation, color),
-                    output.form(), color);
-}
-
 std::string job_of(const Sources& sources) {
   std::vector<std::string> words{sources.files.front().string()};
   words.insert(words.end(), sources.overrides.begin(), sources.overrides.end());
   return fmt::format("{}", fmt::join(words, " "));
 }
 
-/// The arms without their folders. Throws for an arm that cannot run here.
-ArmsToRotate arms_of_each(const EachArguments& arguments, const EachValues& each, const std::vector<Recipe>& recipes,
-                          const ArmFactory& factory) {
-  ArmsToRotate arms{.job = job_of(arguments.sources),
-                    .key = each.key,
-                    .names = each.values,
-                    .specs = {},
-                    .with_numbers = arguments.with_numbers};
-  std::vector<Plan> plans;
-  for (const Recipe& recipe : recipes) {
+/// The arms without their folders.
+ArmsToCompare arms_of_each(const EachArguments& arguments, const EachValues& each, const std::vector<Recipe>& recipes) {
+  ArmsToCompare arms{.job = job_of(arguments.sources),
+                     .key = each.key,
+                     .names = each.values,
+                     .specs = {},
+                     .host = arguments.own_processes ? ArmHost::own_process : ArmHost::this_process,
+                     .with_numbers = arguments.with_numbers};
+  for (const Recipe& recipe : recipes)
     arms.specs.push_back({.recipe = recipe, .folder = {}, .without = {}, .batch_seed = {}});
-    if (&recipe == &recipes.back()) arms.specs.back().faults = arguments.faults;
-    plans.push_back(factory.plan(arms.specs.back()));
-  }
-  arms.host = arguments.own_processes ? ArmHost::own_process : host_of(plans);
+  arms.specs.back().faults = arguments.faults;
   return arms;
 }
 
@@ -122,28 +142,9 @@ int compare_each(const EachArguments& arguments, const MeasureOptions& measure, 
     const auto until = measure.end();
     warn_of_unused_profiler(recipes);
     warn_of_unused_gpu(recipes.front(), this_machine(environment));
-    ArmsToRotate arms = arms_of_each(arguments, each, recipes, factory);
-    Recipe named = recipes.front();
-    named.name = "compare-" + named.name;
-    named.run_dir = output.run_dir.empty() ? std::nullopt : std::optional(output.run_dir);
-    const fs::path folder = fs::absolute(make_run_directory(named));  // an arm's recipe must not look like key=value
-    for (size_t i = 0; i < arms.specs.size(); ++i) arms.specs[i].folder = folder / fmt::format("arm-{}", i + 1);
-    const std::function write = [&](const Rotation& r) { write_bundle(folder, r, {kBuild.version, kBuild.commit}); };
-    std::optional<Rotation> result =
-        rotate(arms, options, until, factory, observer_of(console, explain), keep_with(write));
-    remove_first_steps(folder);
-    if (!result) {
-      log_warning("stopped before the arms were compared");
-      return 128 + stop_signal();
-    }
-    const int code = print_rotation(*result, output, colored_output(console));  // first, because the disk may be full
-    write(*result);
-    return end_comparison(folder, output, result->sampling.failure, result->sampling.failure_code, code);
+    return compare_and_print(arms_of_each(arguments, each, recipes), recipes.front(), options, until, output, factory,
+                             explain, console);
   });
-}
-
-int show_rotation(const fs::path& folder, const CompareOutput& output, bool color) {
-  return print_rotation(read_rotation(folder), output, color);
 }
 
 namespace {

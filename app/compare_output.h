@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "compare/baseline.h"
 #include "compare/gate.h"
+#include "compare/measure.h"
 
 #include <filesystem>
 #include <functional>
@@ -79,7 +80,17 @@ std::function<void(const Result&)> keep_with(std::function<void(const Result&)> 
   };
 }
 
-// trainopt compare RECIPE --each KEY=a,b,c: several arms in one rotation.
+/// Prints a comparison, measured now or stored. Returns the exit code that --fail-on gives it.
+int print_comparison(const Comparison& comparison, const CompareOutput& output, bool color);
+
+/// Measures the arms, prints and writes the result into a folder with the name of `named`; returns the exit code. Rank
+/// 0 alone runs this. Throws for an arm that cannot run here before anything is created, and the failure that ended the
+/// comparison after what was measured is printed and written.
+int compare_and_print(ArmsToCompare arms, Recipe named, const CompareOptions& options, Clock::time_point until,
+                      const CompareOutput& output, ArmFactory& factory, const Explain& explain,
+                      const OutputOptions& console);
+
+// trainopt compare RECIPE --each KEY=a,b,c: several arms.
 
 struct EachArguments {
   Sources sources;                  ///< one recipe and its overrides
@@ -92,9 +103,6 @@ struct EachArguments {
 /// is created, and the failure of an arm after its results are printed and written.
 int compare_each(const EachArguments& arguments, const MeasureOptions& measure, const CompareOutput& output,
                  const Environment& environment, const OutputOptions& console);
-
-/// Prints a stored result of compare_each(), judged again. Returns the exit code.
-int show_rotation(const std::filesystem::path& folder, const CompareOutput& output, bool color);
 
 // trainopt compare RECIPE --against FILE: a fresh measurement against a stored one.
 

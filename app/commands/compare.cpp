@@ -74,20 +74,11 @@ bool is_run(const fs::path& path) {
   return fs::is_directory(path, error);
 }
 
-/// Returns the exit code that --fail-on gives the result.
-int print(const Comparison& comparison, const CompareArguments& arguments, bool color) {
-  const GateResult gate =
-      arguments.gate.judge([&](const GateRule& rule) { return decide(rule, evidence_of(comparison, rule)); });
-  return gate.print(to_json(comparison, false), comparison_markdown(comparison), comparison_text(comparison, color),
-                    arguments.output().form(), color);
-}
-
 /// Prints the result of a comparison, or the stored report of an ablation. Returns the exit code.
 int show(const fs::path& folder, const CompareArguments& arguments, bool color) {
-  if (is_rotation(folder)) return show_rotation(folder, arguments.output(), color);
   if (is_against(folder)) return show_against(folder, arguments.output(), color);
   if (is_until(folder)) return show_until(folder, arguments.output());
-  if (!is_ablation(folder)) return print(read_bundle(folder), arguments, color);
+  if (!is_ablation(folder)) return print_comparison(read_bundle(folder), arguments.output(), color);
   arguments.gate.refuse("an ablation has many; name a folder of trainopt compare");
   const fs::path file = folder / (arguments.json ? "result.json" : "report.md");
   print_text(read_file(file, ExitCode::data));
@@ -114,11 +105,9 @@ int compare_finished(const CLI::App& command, const std::vector<fs::path>& files
   return 0;
 }
 
-/// On rank 0. Throws the failure that ended the comparison, after what was measured is printed and written.
+/// Rank 0 alone runs this.
 int compare_recipes(const NamedRecipe& a, const NamedRecipe& b, const CompareArguments& arguments,
                     const CommandContext& context, ArmFactory& factory, const Explain& explain) {
-  const OutputOptions& output = context.output;
-  const auto began = Clock::now();
   CompareOptions options = arguments.measure.options();
   options.warmup_steps = std::max(a.recipe.bench.warmup_steps, b.recipe.bench.warmup_steps);
   if (arguments.no_noise_floor) options.noise_blocks = 0;
@@ -126,38 +115,16 @@ int compare_recipes(const NamedRecipe& a, const NamedRecipe& b, const CompareArg
   const auto until = arguments.measure.end();
   warn_of_unused_profiler(std::array{a.recipe, b.recipe});
   warn_of_unused_gpu(b.recipe, this_machine(context.environment));
-  Recipe named = b.recipe;
-  named.name = "compare-" + b.recipe.name;
-  named.run_dir = arguments.run_dir.empty() ? std::nullopt : std::optional(arguments.run_dir);
-  ArmSpec in_a{.recipe = a.recipe, .folder = {}, .without = {}, .batch_seed = {}, .whole = arguments.whole},
-      in_b{.recipe = b.recipe,
-           .folder = {},
-           .without = {},
-           .batch_seed = {},
-           .whole = arguments.whole,
-           .faults = arguments.faults};
-  const std::vector<Plan> plans{factory.plan(in_a), factory.plan(in_b)};  // throws before anything is created
-  const ArmHost host = arguments.own_processes ? ArmHost::own_process : host_of(plans);
-  const fs::path folder = fs::absolute(make_run_directory(named));  // an arm's recipe must not look like key=value
-  in_a.folder = folder / "a";
-  in_b.folder = folder / "b";
-  const std::function write = [&](const Comparison& c) { write_bundle(folder, c, {kBuild.version, kBuild.commit}); };
-  Observer observer = observer_of(output, explain);
-  observer.keep = keep_with(write);
-
-  std::optional<Comparison> measured = compare_arms(
-      {.name_a = a.name, .name_b = b.name, .a = in_a, .b = in_b, .host = host, .with_numbers = !arguments.no_numbers},
-      options, until, factory, observer);
-  remove_first_steps(folder);
-  if (!measured) {
-    log_warning("stopped before A and B were compared");
-    return 128 + stop_signal();
-  }
-  Comparison& result = *measured;
-  result.seconds = seconds_since(began);
-  const int code = print(result, arguments, colored_output(output));  // first, because the disk may be full
-  write(result);
-  return end_comparison(folder, arguments.output(), result.failure, result.failure_code, code);
+  ArmsToCompare arms{.names = {a.name, b.name},
+                     .specs = {},
+                     .host = arguments.own_processes ? ArmHost::own_process : ArmHost::this_process,
+                     .with_numbers = !arguments.no_numbers};
+  for (const NamedRecipe* each : {&a, &b})
+    arms.specs.push_back(
+        {.recipe = each->recipe, .folder = {}, .without = {}, .batch_seed = {}, .whole = arguments.whole});
+  arms.specs.back().faults = arguments.faults;
+  return compare_and_print(std::move(arms), b.recipe, options, until, arguments.output(), factory, explain,
+                           context.output);
 }
 
 /// Whether --each is given. Throws UserError if it cannot be combined with the other arguments.
@@ -254,7 +221,7 @@ Command add_compare(CLI::App& app) {
       ->allow_extra_args(false);
   command
       ->add_option("--each", arguments->each,
-                   "Compare one recipe with each of these values of a key, all in one rotation")
+                   "Compare one recipe with each of these values of a key, all in one comparison")
       ->type_name("KEY=A,B,C")
       ->allow_extra_args(false);
   std::vector<CLI::Option*> measuring = arguments->measure.add_to(*command, "5m");

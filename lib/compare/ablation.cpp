@@ -64,11 +64,12 @@ std::optional<double> mean(const std::optional<double>& alone, const std::option
 
 /// `c`: everything on (A) against everything but the switch (B).
 void add_costs(SwitchRow& row, const Costs& alone, const Comparison& c) {
-  const Costs in_stack = costs(c.a, c.b);
+  const ArmResult &full = c.arms[0], &without = c.arms[1];
+  const Costs in_stack = costs(full, without);
   row.one_off_s = mean(alone.start_s, in_stack.start_s);
   row.memory_mib = mean(alone.memory_mib, in_stack.memory_mib);
-  const double saved_s = static_cast<double>(c.a.facts.step_samples) *
-                         (1 / c.b.samples_per_s - 1 / c.a.samples_per_s);  // seconds per step of the full stack
+  const double saved_s = static_cast<double>(full.facts.step_samples) *
+                         (1 / without.samples_per_s - 1 / full.samples_per_s);  // seconds per step of the full stack
   if (row.one_off_s && row.in_stack.verdict == Verdict::pays && saved_s > 0)
     row.break_even_step = *row.one_off_s <= 0 ? 0 : static_cast<int64_t>(std::ceil(*row.one_off_s / saved_s));
 }
@@ -76,13 +77,14 @@ void add_costs(SwitchRow& row, const Costs& alone, const Comparison& c) {
 /// `Of`: SwitchRow or Ablation.
 template <class Of>
 void add_numbers(Of& of, const Comparison& c) {
-  if (!c.numerics) return;
-  if (!c.numerics->not_comparable.empty()) {
-    of.numbers = c.numerics->not_comparable;
+  const auto& numbers = c.numbers();
+  if (!numbers) return;
+  if (!numbers->not_comparable.empty()) {
+    of.numbers = numbers->not_comparable;
     return;
   }
-  of.numbers_agree = c.numerics->agree();
-  of.numbers = fmt::format("{}", fmt::join(c.numerics->disagreements(), "; "));
+  of.numbers_agree = numbers->agree();
+  of.numbers = fmt::format("{}", fmt::join(numbers->disagreements(), "; "));
 }
 
 Interaction interaction(const Gain& both, const Gain& one, const Gain& other, std::string with) {
@@ -116,12 +118,13 @@ class AblationCells {
     result_.total = total.gain;
     if (!total.comparison) return;
     const Comparison& c = *total.comparison;
-    result_.plain_samples_per_s = c.a.samples_per_s;
-    result_.full_samples_per_s = c.b.samples_per_s;
-    result_.warnings = conditions_of(c.blocks);
+    result_.plain_samples_per_s = c.arms[0].samples_per_s;
+    result_.full_samples_per_s = c.arms[1].samples_per_s;
+    result_.warnings = conditions_of(c.sampling.rounds);
     add_numbers(result_, c);
     for (auto& row : result_.switches)
-      if (c.b.facts.receipts.contains(row.name)) row.receipt = c.b.facts.receipts.at(row.name);
+      if (const Json& receipts = c.arms[1].facts.receipts; receipts.contains(row.name))
+        row.receipt = receipts.at(row.name);
   }
 
   void measure_alone() {
@@ -134,7 +137,7 @@ class AblationCells {
       row->alone = cell.gain;
       if (!cell.comparison) continue;
       add_numbers(*row, *cell.comparison);
-      alone_costs_[row->name] = costs(cell.comparison->b, cell.comparison->a);
+      alone_costs_[row->name] = costs(cell.comparison->arms[1], cell.comparison->arms[0]);
     }
   }
 
@@ -355,18 +358,16 @@ Comparison AblationBench::compare_cell(const ArmSpec& a, const ArmSpec& b, const
   CompareOptions options = request_.options;
   // With the same coin tosses, the errors of the cells would be correlated.
   options.seed = mix_key(options.seed, static_cast<uint64_t>(arms_));
-  std::optional<Numerics> numerics;
   SetOptions pairs{.make = {fresh_arms(name_a, a, factory_, options), fresh_arms(name_b, b, factory_, options)},
                    .first_set = {},
                    .min_sets = 2,
                    .may_decide = false};
-  if (a_is_plain) {
-    const Baseline& twin = twin_of_plain(a, yardstick(a.recipe, b.recipe));
-    pairs.first_set = [&](std::span<const WarmArm> pair) { numerics = numbers_of_pair(twin, pair[0], pair[1]); };
-  }
-  Comparison comparison = compare_processes(pairs, options, until, quiet_);
-  comparison.numerics = std::move(numerics);
-  return comparison;
+  std::function<Numerics(std::span<const WarmArm>)> numbers;
+  if (a_is_plain)
+    numbers = [&twin = twin_of_plain(a, yardstick(a.recipe, b.recipe))](std::span<const WarmArm> pair) {
+      return numbers_of_pair(twin, pair[0], pair[1]);
+    };
+  return compare_pairs(std::move(pairs), numbers, options, until, quiet_);
 }
 
 Cell AblationBench::measure(const SwitchSet& a, const SwitchSet& b, std::optional<Ceiling> b_without, double seconds) {
@@ -384,12 +385,13 @@ Cell AblationBench::measure(const SwitchSet& a, const SwitchSet& b, std::optiona
     remove_first_steps(arm_a.folder);
     remove_first_steps(arm_b.folder);
     write_file(arm_b.folder / "result.json", json_text(to_json(*cell.comparison, true), 1) + "\n");
-    cell.gain.ratio = cell.comparison->ratio;
-    cell.gain.blocks = static_cast<int64_t>(cell.comparison->blocks.size());
-    for (const Measurement& pair : measurements_of(cell.comparison->blocks, true))
+    const PairResult& result = cell.comparison->pair();
+    cell.gain.ratio = result.ratio;
+    cell.gain.blocks = static_cast<int64_t>(result.blocks.size());
+    for (const Measurement& pair : measurements_of(result.blocks, true))
       cell.gain.pairs.push_back(std::log(pair.seconds_per_sample.a / pair.seconds_per_sample.b));
-    observer_.report(fmt::format("{} against {}: {} in {}", name_b, name_a, percent_faster(cell.comparison->ratio),
-                                 counted(cell.comparison->pairs(), "pair")));
+    observer_.report(fmt::format("{} against {}: {} in {}", name_b, name_a, percent_faster(result.ratio),
+                                 counted(result.pairs(), "pair")));
   } catch (const UserError& error) {  // named recovery: a cell that fails becomes a row with its reason
     cell.gain.reason = error.what();
     observer_.report(fmt::format("{} against {}: {}", name_b, name_a, error.what()));

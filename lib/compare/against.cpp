@@ -238,7 +238,7 @@ std::string against_headline(const Against& a) {
   if (!a.interval)
     return fmt::format("inconclusive: B against A is {}; {}", percent_faster(a.ratio),
                        a.no_verdict.empty() ? "the processes do not vary at all" : a.no_verdict);
-  Comparison same_words;
+  PairResult same_words;
   same_words.verdict = a.verdict;
   same_words.ratio = a.ratio;
   same_words.interval = a.interval;

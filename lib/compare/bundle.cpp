@@ -4,8 +4,6 @@
 #include "base/files/program_files.h"
 #include "compare/output/comparison_json.h"
 #include "compare/output/comparison_text.h"
-#include "compare/output/rotation_json.h"
-#include "compare/output/rotation_text.h"
 #include "metrics/hardware/environment.h"
 
 #include <xxhash.h>
@@ -72,16 +70,11 @@ void write_bundle(const std::filesystem::path& folder, const Comparison& compari
   write_files(folder, to_json(comparison, true), comparison_markdown(comparison), comparison_csv(comparison), version);
 }
 
-void write_bundle(const std::filesystem::path& folder, const Rotation& rotation, const ProgramVersion& version) {
-  write_files(folder, to_json(rotation, true), rotation_markdown(rotation), rotation_csv(rotation), version);
-}
-
 void write_bundle(const std::filesystem::path& folder, const Against& against, const ProgramVersion& version) {
   write_files(folder, to_json(against, true), against_markdown(against), against_csv(against), version);
 }
 
 bool is_ablation(const std::filesystem::path& folder) { return result_of(folder).contains("switches"); }
-bool is_rotation(const std::filesystem::path& folder) { return is_rotation(result_of(folder)); }
 bool is_against(const std::filesystem::path& folder) { return is_against(result_of(folder)); }
 
 bool is_until(const std::filesystem::path& folder) {
@@ -90,7 +83,6 @@ bool is_until(const std::filesystem::path& folder) {
 }
 
 Comparison read_bundle(const std::filesystem::path& folder) { return read_from(folder, comparison_from); }
-Rotation read_rotation(const std::filesystem::path& folder) { return read_from(folder, rotation_from); }
 Against read_against(const std::filesystem::path& folder) { return read_from(folder, against_from); }
 
 }  // namespace trainopt

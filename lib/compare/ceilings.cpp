@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "compare/arms/make_arm.h"
+#include "compare/measure.h"
 #include "device/gpu_error.h"
 #include "device/tensor.h"
 
@@ -38,10 +39,10 @@ std::vector<CeilingRow> measure_ceilings(const Recipe& recipe, int64_t ranks, co
         const Comparison c = compare(
             *baseline, warm_up(name, factory.make(spec(name.c_str(), ceilings[i]), ArmHost::this_process), options),
             options, end, observer);
-        gain = {.ratio = c.ratio,
-                .interval = c.interval,
-                .verdict = c.verdict,
-                .blocks = static_cast<int64_t>(c.blocks.size()),
+        gain = {.ratio = c.pair().ratio,
+                .interval = c.pair().interval,
+                .verdict = c.pair().verdict,
+                .blocks = static_cast<int64_t>(c.sampling.rounds.size()),
                 .pairs = {},
                 .standard_error = 0,
                 .reason = {}};

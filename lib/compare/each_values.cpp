@@ -1,7 +1,7 @@
 #include "compare/each_values.h"
 
 #include "base/error.h"
-#include "compare/rotation.h"
+#include "compare/comparison.h"
 
 #include <optional>
 

@@ -99,30 +99,25 @@ GateRule parse_gate(const std::string& list) {
   return rule;
 }
 
-GateEvidence evidence_of(const Comparison& c, const GateRule& rule) {
-  GateEvidence e;
-  e.verdict = c.verdict;
-  e.interval = c.interval;
-  e.arm_failed = c.ended == "failed";
-  add_numbers(c.numerics, e);
-  // Half a per mille is as near to the boundary as it is worth measuring.
-  const double distance = rule.boundary() ? std::abs(std::log(c.ratio / *rule.boundary())) : std::log1p(c.min_effect);
-  const std::string time = time_to_decide(c, std::expm1(std::max(distance, 5e-4)));
-  if (!time.empty()) e.to_decide = fmt::format("a --budget of about {} would decide", time);
-  return e;
-}
-
-std::vector<GateEvidence> evidence_of(const Rotation& r) {
+std::vector<GateEvidence> evidence_of(const Comparison& c, const GateRule& rule) {
   std::vector<GateEvidence> all;
-  for (size_t arm = 1; arm < r.arms.size(); ++arm) {
-    const Comparison& pair = r.pair(0, arm);
+  for (size_t arm = 1; arm < c.arms.size(); ++arm) {
+    const PairResult& pair = c.pair(0, arm);
     GateEvidence e;
-    e.arm = r.arms[arm].name;
-    e.first = r.arms.front().name;
     e.verdict = pair.verdict;
     e.interval = pair.interval;
-    e.arm_failed = r.sampling.ended == "failed";
-    add_numbers(r.numerics[arm], e);
+    e.arm_failed = c.sampling.ended == "failed";
+    add_numbers(c.numerics[arm], e);
+    if (c.is_of_two()) {
+      // Half a per mille is as near to the boundary as it is worth measuring.
+      const double distance =
+          rule.boundary() ? std::abs(std::log(pair.ratio / *rule.boundary())) : std::log1p(c.min_effect);
+      const std::string time = time_to_decide(pair, std::expm1(std::max(distance, 5e-4)));
+      if (!time.empty()) e.to_decide = fmt::format("a --budget of about {} would decide", time);
+    } else {
+      e.arm = c.arms[arm].name;
+      e.first = c.arms.front().name;
+    }
     all.push_back(std::move(e));
   }
   return all;
@@ -157,6 +152,11 @@ GateDecision decide_all(const GateRule& rule, const std::vector<GateEvidence>& a
     (one.failed ? faults : passes).push_back(fmt::format("{} against {}: {}", e.arm, e.first, one.reason));
   }
   return {.failed = !faults.empty(), .reason = fmt::format("{}", fmt::join(faults.empty() ? passes : faults, "; "))};
+}
+
+GateDecision decide(const GateRule& rule, const Comparison& comparison) {
+  const std::vector<GateEvidence> arms = evidence_of(comparison, rule);
+  return comparison.is_of_two() ? decide(rule, arms.front()) : decide_all(rule, arms);
 }
 
 std::string gate_text(const GateDecision& decision) {

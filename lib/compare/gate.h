@@ -1,7 +1,7 @@
 // A gate for continuous integration: which results of a comparison fail a job.
 #pragma once
 
-#include "compare/rotation.h"
+#include "compare/comparison.h"
 
 #include <string>
 #include <vector>
@@ -36,9 +36,8 @@ struct GateEvidence {
   std::string to_decide;     ///< what would decide it: "a --budget of about 12m would decide". Empty: not known
   bool arm_failed = false;   ///< an arm failed before the comparison had ended
 };
-GateEvidence evidence_of(const Comparison& comparison, const GateRule& rule);
 /// Every arm against the first one.
-std::vector<GateEvidence> evidence_of(const Rotation& rotation);
+std::vector<GateEvidence> evidence_of(const Comparison& comparison, const GateRule& rule);
 
 struct GateDecision {
   bool failed = false;
@@ -50,6 +49,8 @@ GateDecision decide(const GateRule& rule, const GateEvidence& evidence);
 
 /// One decision about several arms against the first: fails if it fails for any of them.
 GateDecision decide_all(const GateRule& rule, const std::vector<GateEvidence>& arms);
+/// The decision about a comparison: about B, or about all arms.
+GateDecision decide(const GateRule& rule, const Comparison& comparison);
 
 /// "gate: failed: " and the reason.
 std::string gate_text(const GateDecision& decision);

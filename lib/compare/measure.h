@@ -1,32 +1,43 @@
-// A comparison from two specs, with both arms in this process or in pairs of processes.
+// Measures a comparison: from specs, with all arms in this process or in sets of fresh processes, or from arms that are
+// warm already.
 #pragma once
 
 #include "compare/arms/make_arm.h"
 #include "compare/comparison.h"
 #include "compare/sampling/process_sets.h"
 
+#include <optional>
+#include <string>
+#include <vector>
+
 namespace trainopt {
 
 struct ArmsToCompare {
-  std::string name_a, name_b;
-  ArmSpec a, b;
+  std::string job = {}, key = {};  ///< as in Comparison
+  std::vector<std::string> names;
+  std::vector<ArmSpec> specs;  ///< one for each name
   ArmHost host = ArmHost::this_process;
-  bool with_numbers = true;  ///< check that both train the same thing; in this process also measures the noise floor
+  bool with_numbers = true;  ///< check that all train the same thing; in this process also measures the noise floor
 };
 
-/// nullopt: the observer stopped it before the first block of A and B. Throws what the arms throw.
+/// Lets the arms take turns until the verdicts are decided, `until` is reached, or the observer stops it. nullopt: the
+/// observer stopped it before the first round. Throws what the arms throw before the end of the first round, or set of
+/// processes; a later failure is recorded.
 std::optional<Comparison> compare_arms(const ArmsToCompare& arms, const CompareOptions& options,
                                        Clock::time_point until, ArmFactory& factory, const Observer& observer);
 
-// Two arms in pairs of fresh processes.
+/// Lets the baseline's arm and B take turns in this process. Throws what the arms throw.
+Comparison compare(const Baseline& baseline, WarmArm b, const CompareOptions& options, Clock::time_point until,
+                   const Observer& observer);
+
+/// Lets two arms take turns in pairs of fresh processes. `numbers`: how they compare, called with the first pair; may
+/// be empty. Throws as sample_sets() does.
+Comparison compare_pairs(SetOptions sets, const std::function<Numerics(std::span<const WarmArm> pair)>& numbers,
+                         const CompareOptions& options, Clock::time_point until, const Observer& observer);
 
 /// A baseline without A: the first steps of A's twin of this kind, from a process that has ended when this returns.
 Baseline make_twin_baseline(const ArmSpec& a, Yardstick kind, ArmFactory& factory, const CompareOptions& options);
 /// Compares the numbers of the second arm with the first's, with tolerances from such a twin.
 Numerics numbers_of_pair(Baseline twin, const WarmArm& a, const WarmArm& b);
-
-/// The comparison of the two arms of `sets`, a pair of processes for each measurement. Throws as sample_sets() does.
-Comparison compare_processes(const SetOptions& sets, const CompareOptions& options, Clock::time_point until,
-                             const Observer& observer);
 
 }  // namespace trainopt

@@ -64,20 +64,21 @@ double seconds_per_sample(std::span<const Block> blocks, bool of_a) {
 }
 
 StoredArm arm_of(const Comparison& c, bool of_a) {
-  const ArmResult& arm = of_a ? c.a : c.b;
+  const ArmResult& arm = c.arms[of_a ? 0 : 1];
+  const std::vector<Block>& blocks = c.pair().blocks;
   StoredArm stored;
   stored.arm = of_a ? "A" : "B";
   stored.name = arm.name;
   stored.samples_per_s = arm.samples_per_s;
   stored.recipe = arm.recipe;
   stored.plan = arm.facts.plan;
-  stored.own_processes = c.own_processes;
-  if (!c.own_processes) {
-    stored.seconds_per_sample = {seconds_per_sample(c.blocks, of_a)};
+  stored.own_processes = c.sampling.own_processes;
+  if (!stored.own_processes) {
+    stored.seconds_per_sample = {seconds_per_sample(blocks, of_a)};
     return stored;
   }
   std::vector<double> log_ratios;
-  for (const auto& pair : groups_of(c.blocks, true)) {
+  for (const auto& pair : groups_of(blocks, true)) {
     stored.seconds_per_sample.push_back(seconds_per_sample(pair, of_a));
     const auto [a, b] = measurement_of(pair).seconds_per_sample;
     log_ratios.push_back(std::log(a / b));
@@ -98,7 +99,7 @@ StoredArm chosen(const Json& json, const Json& recipe) {
   const auto same = [&](const ArmResult& arm) {
     return arm.recipe.is_object() && recipe_differences(arm.recipe, recipe).empty();
   };
-  return arm_of(c, same(c.a) && !same(c.b));
+  return arm_of(c, same(c.arms[0]) && !same(c.arms[1]));
 }
 
 }  // namespace

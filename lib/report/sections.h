@@ -48,7 +48,7 @@ Html advice(const RunFolder& run);
 /// What could not be read, as warnings; `from` names the folder on a page with several.
 Html notes(const std::vector<std::string>& notes, const std::string& from = {});
 
-// The sections of a page about a comparison, a rotation of several arms, an ablation, or a
+// The sections of a page about a comparison of two arms or several, an ablation, or a
 // learning-rate range test.
 
 std::vector<Section> result_sections(const ResultFolder& folder, const Place& place);
@@ -61,7 +61,7 @@ std::vector<Section> ablation_sections(const ResultFolder& folder, const Place& 
 Html rate_range_headline(const Figures& result);
 Html rate_range_chart(const Figures& result, const Place& place);
 
-/// The arms a and b of a comparison, or the list of a rotation.
+/// The arms a and b of a comparison, or the list of several.
 std::vector<Figures> arms_of(const Figures& result);
 
 /// pays, costs, no effect, inconclusive; null and what is not known are undecided.
@@ -74,7 +74,7 @@ Html gain_figures(const Figures& gain);
 /// A ratio with its interval as a row of a forest; nothing if there is no ratio.
 std::optional<Forest::Row> forest_row(std::string name, const Json& gain);
 
-/// The arms of a comparison or rotation in a table.
+/// The arms of a comparison in a table.
 Html arms_table(const Figures& result);
 /// Throughput of each turn in the order in which it was taken.
 Html turns_chart(const Json& result, const Place& place);

@@ -31,7 +31,7 @@ size_t columns_for(size_t runs) {
 /// nullopt: it has no page. Other results than comparisons have arms, too, but say their kind.
 std::optional<ResultKind> kind_of(const Json& result) {
   if (result.contains("switches")) return ResultKind::ablation;
-  if (result.contains("each")) return ResultKind::rotation;
+  if (result.contains("each")) return ResultKind::several_arms;
   if (result.contains("no_verdict")) return ResultKind::against;
   if (result.contains("rates")) return ResultKind::rate_range;
   if (result.contains("arms") && !result.contains("kind")) return ResultKind::comparison;

@@ -51,7 +51,7 @@ bool is_run(const std::filesystem::path& path);
 /// The value at "step_ms.p50" or "units.0.name"; null if it is not there.
 const Json& at(const Json& json, std::string_view path);
 
-enum class ResultKind { comparison, rotation, against, ablation, rate_range };
+enum class ResultKind { comparison, several_arms, against, ablation, rate_range };
 
 /// The folder of compare, ablate or find lr. `result` is what compare/output/*_json.h and ablation_report.h,
 /// compare/against.h and app/commands/find_lr.cpp write.

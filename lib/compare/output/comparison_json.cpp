@@ -1,73 +1,15 @@
 #include "compare/output/comparison_json.h"
 
 #include "base/error.h"
-#include "compare/numbers/numerics_output.h"
 #include "compare/json_values.h"
+#include "compare/numbers/numerics_output.h"
+#include "compare/output/comparison_text.h"
 #include "compare/output/remarks.h"
 
 #include <algorithm>
 #include <cmath>
 
 namespace trainopt {
-namespace {
-
-constexpr int kSchemaVersion = 2;
-constexpr int kJudgedOtherwise = 1;  // an older schema with another verdict rule: its turns are read and judged again
-
-ArmResult arm_from(const Json& json) {
-  return {.name = json.at("name"),
-          .facts = facts_from(json),
-          .recipe = json.value("recipe", Json()),
-          .samples_per_s = json.at("samples_per_s"),
-          .data_wait_pct = json.at("data_wait_pct"),
-          .tokens_per_s = json.contains("tokens_per_s") ? optional_at<double>(json, "tokens_per_s") : std::nullopt,
-          .step_ms_p50 = optional_at<double>(json, "step_ms_p50"),
-          .phases = json.contains("phases") ? phase_sums_from(json.at("phases")) : PhaseSums()};
-}
-
-Comparison read(const Json& json) {
-  Comparison c;
-  const bool judged_otherwise = json.at("schema_version") == kJudgedOtherwise;
-  c.level = json.at("level");
-  c.min_effect = json.at("min_effect");
-  c.ended = json.at("ended");
-  if (const Json failure = json.value("failure", Json()); failure.is_string()) c.failure = failure;
-  c.seconds = json.at("seconds");
-  c.own_processes = json.at("own_processes");
-  c.warnings = json.at("warnings").get<std::vector<std::string>>();
-  c.a = arm_from(json.at("arms").at("a"));
-  c.b = arm_from(json.at("arms").at("b"));
-  c.noise = noise_from(json.at("noise_floor"));
-  if (const Json& numerics = json.at("numerics"); !numerics.is_null() && !judged_otherwise)
-    c.numerics = numerics_from(numerics);
-  for (const Json& block : json.at("samples")) c.blocks.push_back(block_from(block));
-  c.seed = json.at("seed");
-  if (!judged_otherwise) c.longest_stall = json.at("longest_stall_turns");
-  const auto sound = [](const Block& block) {
-    return std::all_of(block.turns.begin(), block.turns.end(),
-                       [](const Turn& turn) { return turn.seconds > 0 && turn.samples > 0; });
-  };
-  if (c.blocks.empty() || !std::all_of(c.blocks.begin(), c.blocks.end(), sound) || !(c.level > 0 && c.level < 1) ||
-      !(c.min_effect >= 0) || !(c.longest_stall >= 0))
-    throw UserError("it has no blocks, or turns without time or samples, or an invalid level or min_effect",
-                    ExitCode::data);
-  judge_blocks(c);
-  if (judged_otherwise) {
-    c.warnings = warnings_of(c);
-    c.warnings.push_back(
-        fmt::format("an earlier version measured this and said {}; its turns are judged by the current rule",
-                    json.at("verdict").get<std::string>()));
-    return c;
-  }
-  if (std::abs(c.ratio - json.at("ratio").get<double>()) > 1e-9 * c.ratio ||
-      text(c.verdict) != json.at("verdict").get<std::string>())
-    throw UserError(fmt::format("the samples do not give the recorded result; they give {} with a ratio of {:.4f}",
-                                text(c.verdict), c.ratio),
-                    ExitCode::data);
-  return c;
-}
-
-}  // namespace
 
 Json to_json(const NoiseFloor& noise) {
   return {{"ratio", noise.ratio},
@@ -102,44 +44,179 @@ Json to_json(const ArmResult& arm) {
   return json;
 }
 
+namespace {
+
+// The layout of two arms: keys `a` and `b`, and blocks of four turns.
+
+constexpr int kTwoArmsSchema = 2, kSeveralArmsSchema = 1;
+
+void add_results_of_two(const Comparison& c, Json& json) {
+  const PairResult& pair = c.pair();
+  json.update({{"verdict", text(pair.verdict)},
+               {"ratio", pair.ratio},
+               {"interval", or_null(pair.interval)},
+               {"typical_interval", or_null(pair.typical)},
+               {"blocks", pair.blocks.size()},
+               {"pairs", c.sampling.own_processes ? Json(pair.pairs()) : Json()},
+               {"unseen", unseen_stalls(pair)},
+               {"numerics", c.numbers() ? to_json(*c.numbers()) : Json()},
+               {"carry_over", to_json(pair.carry_over)},
+               {"arms", {{"a", to_json(c.arms[0])}, {"b", to_json(c.arms[1])}}}});
+}
+
+Round round_of(const Block& block) {
+  return {.order = block.order == Order::abba ? std::vector<size_t>{0, 1} : std::vector<size_t>{1, 0},
+          .set = block.pair,
+          .turns = {block.turns.begin(), block.turns.end()},
+          .other_load_pct = block.other_load_pct};
+}
+
+void read_two(const Json& json, Comparison& c) {
+  for (const char* arm : {"a", "b"}) {
+    const Json& of_arm = json.at("arms").at(arm);
+    c.sampling.names.push_back(of_arm.at("name"));
+    c.sampling.facts.push_back(facts_from(of_arm));
+    c.recipes.push_back(of_arm.value("recipe", Json()));
+  }
+  const Json& numerics = json.at("numerics");
+  c.numerics = {std::nullopt, numerics.is_null() ? std::optional<Numerics>() : numerics_from(numerics)};
+  for (const Json& block : json.at("samples")) c.sampling.rounds.push_back(round_of(block_from(block)));
+  for (const Round& round : c.sampling.rounds)
+    for (const Turn& turn : round.turns)
+      if (!(turn.seconds > 0 && turn.samples > 0)) c.sampling.rounds.clear();  // refused like no rounds at all
+}
+
+// The layout of several arms: a list of arms, one of pairs, and rounds.
+
+Json pair_json(const Comparison& c, PairOfArms arms) {
+  const PairResult& pair = c.pair(arms.a, arms.b);
+  return {{"a", c.arms[arms.a].name},
+          {"b", c.arms[arms.b].name},
+          {"verdict", text(pair.verdict)},
+          {"ratio", pair.ratio},
+          {"interval", or_null(pair.interval)},
+          {"typical_interval", or_null(pair.typical)},
+          {"carry_over", to_json(pair.carry_over)}};
+}
+
+Json fastest_json(const Comparison& c) {
+  Json names = Json::array();
+  for (const size_t arm : c.fastest.arms) names.push_back(c.arms[arm].name);
+  return {{"arms", names}, {"alike", c.fastest.alike}, {"ahead", or_null(c.fastest.ahead)}, {"text", headline(c)}};
+}
+
+void add_results_of_several(const Comparison& c, Json& json) {
+  json.update({{"job", c.job},
+               {"each", {{"key", c.key}, {"values", c.sampling.names}}},
+               {"fastest", fastest_json(c)},
+               {"pair_level", pair_level(c.level, c.arms.size())},
+               {"rounds", c.sampling.rounds.size()},
+               {"sets", c.sampling.own_processes ? Json(c.sets()) : Json()}});
+  json["arms"] = Json::array();
+  for (size_t arm = 0; arm < c.arms.size(); ++arm) {
+    json["arms"].push_back(to_json(c.arms[arm]));
+    json["arms"].back()["numerics"] = c.numerics[arm] ? to_json(*c.numerics[arm]) : Json();
+  }
+  json["pairs"] = Json::array();
+  for (const PairOfArms& pair : pairs_of(c.arms.size())) json["pairs"].push_back(pair_json(c, pair));
+}
+
+void read_several(const Json& json, Comparison& c) {
+  c.job = json.at("job");
+  c.key = json.at("each").at("key");
+  for (const Json& arm : json.at("arms")) {
+    c.sampling.names.push_back(arm.at("name"));
+    c.sampling.facts.push_back(facts_from(arm));
+    c.recipes.push_back(arm.value("recipe", Json()));
+    const Json& numerics = arm.at("numerics");
+    c.numerics.push_back(numerics.is_null() ? std::optional<Numerics>() : numerics_from(numerics));
+  }
+  const size_t arms = c.sampling.names.size();
+  if (arms < 2 || arms > kMostArms || c.key.empty()) return;
+  for (const Json& round : json.at("samples")) c.sampling.rounds.push_back(round_from(round, arms));
+}
+
+/// Whether this is the layout of several arms.
+bool has_several(const Json& json) { return json.contains("each"); }
+
+/// Throws UserError(data) if the pair's result is not the recorded one.
+void require_recorded(const Comparison& c, PairOfArms arms, const Json& recorded) {
+  const PairResult& now = c.pair(arms.a, arms.b);
+  if (std::abs(now.ratio - recorded.at("ratio").get<double>()) <= 1e-9 * now.ratio &&
+      text(now.verdict) == recorded.at("verdict").get<std::string>())
+    return;
+  const std::string of =
+      c.is_of_two() ? "" : fmt::format(" for {} against {}", c.arms[arms.b].name, c.arms[arms.a].name);
+  throw UserError(fmt::format("the samples do not give the recorded result{}; they give {} with a ratio of {:.4f}", of,
+                              text(now.verdict), now.ratio),
+                  ExitCode::data);
+}
+
+Comparison read(const Json& json) {
+  const int schema = has_several(json) ? kSeveralArmsSchema : kTwoArmsSchema;
+  if (json.at("schema_version") != schema)
+    throw UserError(
+        fmt::format("it has schema_version {}, this build reads {}", json_text(json.at("schema_version")), schema),
+        ExitCode::data);
+  Comparison c;
+  c.level = json.at("level");
+  c.min_effect = json.at("min_effect");
+  c.seed = json.at("seed");
+  c.noise = noise_from(json.at("noise_floor"));
+  c.sampling.own_processes = json.at("own_processes");
+  c.sampling.longest_stall = json.at("longest_stall_turns");
+  c.sampling.seconds = json.at("seconds");
+  c.sampling.ended = json.at("ended");
+  if (const Json failure = json.value("failure", Json()); failure.is_string()) c.sampling.failure = failure;
+  (has_several(json) ? read_several : read_two)(json, c);
+  if (c.sampling.rounds.empty() || !(c.level > 0 && c.level < 1) || !(c.min_effect >= 0) ||
+      !(c.sampling.longest_stall >= 0))
+    throw UserError(has_several(json)
+                        ? "it has no rounds, too few or too many arms, or an invalid level or min_effect"
+                        : "it has no blocks, or turns without time or samples, or an invalid level or min_effect",
+                    ExitCode::data);
+  judge(c);
+  c.warnings = json.at("warnings").get<std::vector<std::string>>();
+  const std::vector<PairOfArms> pairs = pairs_of(c.arms.size());
+  for (size_t i = 0; i < pairs.size(); ++i)
+    require_recorded(c, pairs[i], c.is_of_two() ? json : json.at("pairs").at(i));
+  return c;
+}
+
+}  // namespace
+
 Json to_json(const Comparison& c, bool with_samples) {
-  Json json = {{"schema_version", kSchemaVersion},
-               {"verdict", text(c.verdict)},
-               {"ratio", c.ratio},
-               {"interval", or_null(c.interval)},
-               {"typical_interval", or_null(c.typical)},
+  const Sampling& s = c.sampling;
+  Json json = {{"schema_version", c.is_of_two() ? kTwoArmsSchema : kSeveralArmsSchema},
                {"level", c.level},
                {"min_effect", c.min_effect},
-               {"blocks", c.blocks.size()},
-               {"pairs", c.own_processes ? Json(c.pairs()) : Json()},
-               {"longest_stall_turns", c.longest_stall},
-               {"unseen", unseen_stalls(c)},
+               {"longest_stall_turns", s.longest_stall},
                {"paired", true},
-               {"ended", c.ended},
-               {"failure", c.failure.empty() ? Json() : Json(c.failure)},
-               {"seconds", c.seconds},
+               {"ended", s.ended},
+               {"failure", s.failure.empty() ? Json() : Json(s.failure)},
+               {"seconds", s.seconds},
                {"seed", c.seed},
-               {"own_processes", c.own_processes},
-               {"warnings", c.warnings}};
-  json["numerics"] = c.numerics ? to_json(*c.numerics) : Json();
-  json["carry_over"] = to_json(c.carry_over);
-  json["noise_floor"] = c.noise ? to_json(*c.noise) : Json();
-  json["arms"] = {{"a", to_json(c.a)}, {"b", to_json(c.b)}};
+               {"own_processes", s.own_processes},
+               {"warnings", c.warnings},
+               {"noise_floor", c.noise ? to_json(*c.noise) : Json()}};
+  (c.is_of_two() ? add_results_of_two : add_results_of_several)(c, json);
   if (!with_samples) return json;
   json["samples"] = Json::array();
-  for (const Block& block : c.blocks) json["samples"].push_back(to_json(block));
+  if (c.is_of_two())
+    for (const Block& block : c.pair().blocks) json["samples"].push_back(to_json(block));
+  else
+    for (const Round& round : s.rounds) json["samples"].push_back(to_json(round));
   return json;
 }
 
 Comparison comparison_from(const Json& json) {
   try {
-    if (json.at("schema_version") != kSchemaVersion && json.at("schema_version") != kJudgedOtherwise)
-      throw UserError(fmt::format("it has schema_version {}, this build reads {}", json_text(json.at("schema_version")),
-                                  kSchemaVersion),
-                      ExitCode::data);
     return read(json);
   } catch (const Json::exception& error) {
-    throw UserError(fmt::format("it is not a comparison's result.json: {}", json_problem(error)), ExitCode::data);
+    throw UserError(
+        fmt::format("it is not {}: {}", has_several(json) ? "the result.json of --each" : "a comparison's result.json",
+                    json_problem(error)),
+        ExitCode::data);
   }
 }
 

@@ -11,11 +11,13 @@ Json to_json(const NoiseFloor& noise);
 std::optional<NoiseFloor> noise_from(const Json& json);
 Json to_json(const std::optional<CarryOver>& carry_over);
 Json to_json(const ArmResult& arm);
-/// {verdict, ratio, interval: [low, high], blocks, numerics, …}. `with_samples`: includes every turn under "samples".
+/// A and B give {verdict, ratio, interval: [low, high], blocks, numerics, arms: {a, b}, …}, several arms {fastest,
+/// each: {key, values}, arms: […], pairs: [{a, b, ratio, interval, verdict, …}], rounds, …}. `with_samples`: includes
+/// every turn under "samples".
 Json to_json(const Comparison& comparison, bool with_samples);
 
-/// The inverse of to_json(…, true); the verdict is recomputed from the samples. Throws UserError(data) naming what is
-/// missing or inconsistent.
+/// The inverse of to_json(…, true); of both layouts; verdicts are recomputed from the samples. Throws UserError(data)
+/// naming what is missing or inconsistent.
 Comparison comparison_from(const Json& json);
 
 }  // namespace trainopt

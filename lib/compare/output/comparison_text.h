@@ -24,7 +24,7 @@ std::string with_range(double ratio, const std::optional<Interval>& interval);
 std::string_view color_of(Verdict verdict);
 /// "95 %".
 std::string level_text(double level);
-/// "until it was decided": of Comparison::ended.
+/// "until it was decided": of Sampling::ended.
 std::string_view ending(const std::string& ended);
 std::string noise_text(const NoiseFloor& noise);
 /// "agree to within rounding: …", "WRONG OR DIFFERENT: …", "not compared: …".
@@ -45,17 +45,20 @@ inline constexpr std::string_view kTurnColumns =
     "steps,samples,seconds,data_wait_s,cpu_s,gpu_sm_clock_mhz,gpu_throttle,other_load_pct";
 std::string turn_columns(const Turn& turn, const std::optional<double>& other_load_pct);
 
-/// The verdict in one line. Gives the end of the interval that has been shown before the measured ratio: a comparison
-/// that stops as soon as it is decided tends to stop at a lucky moment.
+/// The verdict on B against A in one line. Gives the end of the interval that has been shown before the measured ratio:
+/// a comparison that stops as soon as it is decided tends to stop at a lucky moment.
+std::string headline(const PairResult& pair);
+/// The verdict on several arms: "zero1 is the fastest: at least 3.1 % faster than each other arm".
 std::string headline(const Comparison& comparison);
 /// "75.3 samples/s, step 428.3 ms, waiting for data 0.0 %, …".
 std::string arm_text(const ArmResult& arm);
 
-/// Several lines for a terminal; `color`: green for pays, red for costs and for numbers that disagree.
+/// Several lines for a terminal; `color`: green for what pays, red for what costs and for numbers that disagree.
 std::string comparison_text(const Comparison& comparison, bool color);
-/// The headline, a table and a paragraph in GitHub's Markdown.
+/// The headline, tables and a paragraph in GitHub's Markdown.
 std::string comparison_markdown(const Comparison& comparison);
-/// One line per turn, with a header: pair,block,order,turn,arm,steps,samples,seconds,…
+/// One line per turn, with a header: pair,block,order,turn,arm,steps,… of A and B; set,round,turn,arm,steps,… of
+/// several.
 std::string comparison_csv(const Comparison& comparison);
 
 }  // namespace trainopt

@@ -18,7 +18,7 @@ constexpr double kBusyPct = 10;     // share of the allowed cores: warn if other
 constexpr double kLongTurn = 1.25;  // multiple of the median
 
 /// Warns if long turns matter: the ratio of a typical block and that of the total time disagree.
-void add_long_turns(const Comparison& c, std::vector<std::string>& all) {
+void add_long_turns(const PairResult& c, std::vector<std::string>& all) {
   if (!c.typical || !c.interval) return;
   const Verdict typical = judge(*c.typical, c.min_effect);
   const bool disjoint = c.typical->high < c.interval->low || c.interval->high < c.typical->low;
@@ -30,7 +30,7 @@ void add_long_turns(const Comparison& c, std::vector<std::string>& all) {
       100 * long_turn_share(c, true), 100 * long_turn_share(c, false)));
 }
 
-void add_carry_over(const Comparison& c, std::vector<std::string>& all) {
+void add_carry_over(const PairResult& c, std::vector<std::string>& all) {
   if (!c.carry_over || !c.carry_over->interval || c.carry_over->interval->contains(1)) return;
   if (std::abs(std::log(c.carry_over->ratio)) < std::log1p(c.min_effect) / 2) return;
   all.push_back(
@@ -45,17 +45,17 @@ std::string long_time(double seconds) {
   return seconds < 365 * kDay ? fmt::format("{:.0f} days", seconds / kDay) : "more than a year";
 }
 
-int64_t measurements_taken(const Comparison& c) {
+int64_t measurements_taken(const PairResult& c) {
   return c.own_processes ? c.pairs() : static_cast<int64_t>(c.blocks.size());
 }
 
 /// About how long so many measurements take.
-double seconds_for(const Comparison& c, int64_t measurements) {
+double seconds_for(const PairResult& c, int64_t measurements) {
   return c.seconds * static_cast<double>(measurements) / static_cast<double>(measurements_taken(c));
 }
 
 /// About how many measurements find or rule out `effect`. nullopt: too few to tell, or there were as many.
-std::optional<int64_t> needed_for(const Comparison& c, double effect) {
+std::optional<int64_t> needed_for(const PairResult& c, double effect) {
   std::vector<double> differences;
   for (const Measurement& m : measurements_of(c.blocks, c.own_processes))
     differences.push_back(std::log(m.seconds_per_sample.a / m.seconds_per_sample.b));
@@ -67,30 +67,9 @@ std::optional<int64_t> needed_for(const Comparison& c, double effect) {
   return needed > had ? std::optional(needed) : std::nullopt;
 }
 
-/// The part of conditions_of() that is the same for blocks and rounds.
-template <class Group>
-std::vector<std::string> conditions(const std::vector<Group>& groups) {
-  std::vector<std::string> all;
-  double busy = 0, known = 0;
-  int64_t throttle = 0;
-  for (const Group& group : groups) {
-    double seconds = 0;
-    for (const Turn& turn : group.turns) {
-      seconds += turn.seconds;
-      throttle |= turn.throttle.value_or(0);
-    }
-    if (group.other_load_pct) busy += *group.other_load_pct * seconds, known += seconds;
-  }
-  if (busy > kBusyPct * known)
-    all.push_back(fmt::format("other programs kept {:.0f} % of the allowed cores busy", busy / known));
-  if (throttle != 0)
-    all.push_back(fmt::format("the GPU's clock was throttled in some turns: {}", throttle_reasons(throttle)));
-  return all;
-}
-
 }  // namespace
 
-double long_turn_share(const Comparison& c, bool of_a) {
+double long_turn_share(const PairResult& c, bool of_a) {
   std::vector<double> times;
   for (const Block& block : c.blocks)
     for (size_t i = 0; i < block.turns.size(); ++i)
@@ -111,14 +90,30 @@ std::string unseen_stalls(int64_t turns, double turn_s) {
                      human_seconds(every * turn_s));
 }
 
-std::string unseen_stalls(const Comparison& c) {
+std::string unseen_stalls(const PairResult& c) {
   double seconds = 0;
   for (const Block& block : c.blocks) seconds += block.seconds(true) + block.seconds(false);
   return unseen_stalls(c.turns(), seconds / static_cast<double>(2 * c.turns()));
 }
 
-std::vector<std::string> conditions_of(const std::vector<Block>& blocks) { return conditions(blocks); }
-std::vector<std::string> conditions_of(const std::vector<Round>& rounds) { return conditions(rounds); }
+std::vector<std::string> conditions_of(const std::vector<Round>& rounds) {
+  std::vector<std::string> all;
+  double busy = 0, known = 0;
+  int64_t throttle = 0;
+  for (const Round& round : rounds) {
+    double seconds = 0;
+    for (const Turn& turn : round.turns) {
+      seconds += turn.seconds;
+      throttle |= turn.throttle.value_or(0);
+    }
+    if (round.other_load_pct) busy += *round.other_load_pct * seconds, known += seconds;
+  }
+  if (busy > kBusyPct * known)
+    all.push_back(fmt::format("other programs kept {:.0f} % of the allowed cores busy", busy / known));
+  if (throttle != 0)
+    all.push_back(fmt::format("the GPU's clock was throttled in some turns: {}", throttle_reasons(throttle)));
+  return all;
+}
 
 void add_noise_warning(const std::optional<NoiseFloor>& noise, double min_effect, std::vector<std::string>& all) {
   if (noise && noise->interval && !noise->interval->contains(1) &&
@@ -127,23 +122,23 @@ void add_noise_warning(const std::optional<NoiseFloor>& noise, double min_effect
                               percent_faster(*noise->interval)));
 }
 
-std::vector<std::string> warnings_about_arms(const Comparison& comparison) {
+std::vector<std::string> warnings_about_arms(const PairResult& comparison) {
   std::vector<std::string> all;
   add_long_turns(comparison, all);
   add_carry_over(comparison, all);
   return all;
 }
 
-std::optional<int64_t> more_measurements(const Comparison& c) {
+std::optional<int64_t> more_measurements(const PairResult& c) {
   return c.verdict == Verdict::inconclusive ? needed_for(c, c.min_effect) : std::nullopt;
 }
 
-std::string time_to_decide(const Comparison& c, double effect) {
+std::string time_to_decide(const PairResult& c, double effect) {
   const auto needed = needed_for(c, effect);
   return needed ? long_time(seconds_for(c, *needed)) : "";
 }
 
-void add_few_turns_warning(const Comparison& c, bool decided, std::optional<int64_t> needed, std::string_view unit,
+void add_few_turns_warning(const PairResult& c, bool decided, std::optional<int64_t> needed, std::string_view unit,
                            std::vector<std::string>& all) {
   if (decided && c.ended != "decided" && c.turns() < kTurnsToSeeStalls)
     all.push_back(
@@ -152,15 +147,6 @@ void add_few_turns_warning(const Comparison& c, bool decided, std::optional<int6
   all.push_back(fmt::format("to find or rule out a difference of {:.1f} % takes about {} here ({}); there were {}",
                             100 * c.min_effect, counted(*needed, unit), long_time(seconds_for(c, *needed)),
                             measurements_taken(c)));
-}
-
-std::vector<std::string> warnings_of(const Comparison& c) {
-  std::vector<std::string> all = conditions_of(c.blocks);
-  add_noise_warning(c.noise, c.min_effect, all);
-  for (auto& warning : warnings_about_arms(c)) all.push_back(std::move(warning));
-  add_few_turns_warning(c, c.verdict != Verdict::inconclusive, more_measurements(c), c.own_processes ? "pair" : "block",
-                        all);
-  return all;
 }
 
 }  // namespace trainopt

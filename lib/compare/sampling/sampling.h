@@ -1,5 +1,5 @@
 // Arms take turns, in rounds, until every pair of them is decided or the budget is spent. A pair's verdict ends the
-// sampling here; results are judged by judge_blocks() (compare/comparison.h) and judge() (compare/rotation.h).
+// sampling here; results are judged by judge() (compare/comparison.h).
 #pragma once
 
 #include "compare/baseline.h"

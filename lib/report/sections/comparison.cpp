@@ -55,14 +55,14 @@ Html switches_of_arms(const Figures& result) {
   return all.empty() ? Html() : element("div", {{"class", "side-by-side"}}, all);
 }
 
-/// A rotation keeps no recipes: its arms differ in one key, which its headline names.
+/// Several arms differ in one key, which their headline names.
 Html recipe_differences_of(const Json& result) {
   const Json& arms = at(result, "arms");
   if (!at(arms, "a.recipe").is_object() || !at(arms, "b.recipe").is_object()) return {};
   return draw(recipe_differences(at(arms, "a.recipe"), at(arms, "b.recipe")), "A", "B");
 }
 
-/// The numerical agreement of a rotation's arms, each beside the first.
+/// The numerical agreement of several arms, each beside the first.
 Html numbers_of_arms(const Figures& result) {
   Html all;
   if (!result.json("arms").is_array()) return all;
@@ -108,7 +108,7 @@ Html comparison_headline(const Figures& result) {
          problems(result);
 }
 
-Html rotation_headline(const Figures& result) {
+Html several_arms_headline(const Figures& result) {
   Html figures;
   for (const auto& arm : arms_of(result)) {
     figures += key_figure(value_text(result.json("each.key")) + " = " + value_text(arm.json("name")),
@@ -187,7 +187,7 @@ Html headline(const ResultFolder& folder, const Place& place) {
   if (folder.kind == ResultKind::ablation) return ablation_headline(folder, place) + notes(folder.notes);
   const Figures result(folder.result, place.keys);
   if (folder.kind == ResultKind::rate_range) return rate_range_headline(result) + notes(folder.notes);
-  return (folder.kind == ResultKind::rotation ? rotation_headline(result) : comparison_headline(result)) +
+  return (folder.kind == ResultKind::several_arms ? several_arms_headline(result) : comparison_headline(result)) +
          limits_of_arms(result) + switches_that_differ(result) + try_next(folder.result) + notes(folder.notes);
 }
 
@@ -203,7 +203,7 @@ std::vector<Section> result_sections(const ResultFolder& folder, const Place& pl
     add("range-section", "Loss at each learning rate", rate_range_chart(result, place));
   } else {
     add("speed-section", "Speed",
-        cards((folder.kind == ResultKind::rotation ? forest_of_pairs(folder, place) : one_forest(folder, place)) +
+        cards((folder.kind == ResultKind::several_arms ? forest_of_pairs(folder, place) : one_forest(folder, place)) +
               turns_chart(folder.result, place)) +
             arms_table(result));
     add("numbers-section", "Numbers beside speed",

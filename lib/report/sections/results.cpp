@@ -114,7 +114,7 @@ Html turns_chart(const Json& result, const Place& place) {
           .first->second.add(static_cast<double>(turn_number), samples.get<double>() / seconds.get<double>());
     }
   for (const auto& [arm, columns] : arms) {
-    const Json& name = at(result, "arms." + arm + ".name");  // a rotation's arms have names, not letters
+    const Json& name = at(result, "arms." + arm + ".name");  // several arms have names, not letters
     chart.series.push_back(series(arm == "a"   ? "A"
                                   : arm == "b" ? "B"
                                                : value_text(name.is_null() ? Json(arm) : name),

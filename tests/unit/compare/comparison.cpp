@@ -1,6 +1,7 @@
 #include "compare/comparison.h"
 
 #include "base/philox.h"
+#include "compare/measure.h"
 #include "compare/output/comparison_json.h"
 #include "compare/output/comparison_text.h"
 #include "scripted_arm.h"
@@ -71,10 +72,10 @@ TEST_CASE(
     int held = 0;
     for (uint64_t seed = 0; seed < 40; ++seed) {
       const Comparison c = contest(seed, ratio);
-      REQUIRE(c.ended == "decided");
-      CHECK(c.verdict == verdict);
-      CHECK(c.interval.has_value());
-      held += c.interval->contains(ratio);
+      REQUIRE(c.sampling.ended == "decided");
+      CHECK(c.pair().verdict == verdict);
+      CHECK(c.pair().interval.has_value());
+      held += c.pair().interval->contains(ratio);
     }
     CHECK(held >= 36);
   }
@@ -82,8 +83,8 @@ TEST_CASE(
 
 TEST_CASE("a drift of 20 % over the run does not change the verdict") {
   for (uint64_t seed = 0; seed < 20; ++seed) {
-    CHECK(contest(seed, 1.0, {}, 0.01, 0.2 / 200).verdict == Verdict::no_effect);
-    CHECK(contest(seed, 1.05, {}, 0.01, 0.2 / 200).verdict == Verdict::pays);
+    CHECK(contest(seed, 1.0, {}, 0.01, 0.2 / 200).pair().verdict == Verdict::no_effect);
+    CHECK(contest(seed, 1.05, {}, 0.01, 0.2 / 200).pair().verdict == Verdict::pays);
   }
 }
 
@@ -94,11 +95,11 @@ TEST_CASE("arms with different batch sizes take turns over the same number of sa
   const Comparison c =
       compare(make_baseline(a, {}, options, kNever, {}),
               warm_up("b", std::make_shared<ScriptedArm>(machine, 0.2, 96), options), options, kNever, {});
-  for (const Block& block : c.blocks) {
+  for (const Block& block : c.pair().blocks) {
     CHECK(block.samples(true) == block.samples(false));
     for (const Turn& turn : block.turns) CHECK(turn.seconds > 0.19);  // 0.25 s as predicted from the warm-up
   }
-  CHECK(c.ratio == Approx(1.5).epsilon(0.01));
+  CHECK(c.pair().ratio == Approx(1.5).epsilon(0.01));
 }
 
 TEST_CASE("B catches up with A before the first block, so that both see the same batches") {
@@ -114,26 +115,26 @@ TEST_CASE("B catches up with A before the first block, so that both see the same
 
 TEST_CASE("a switch that had no effect in one arm only is shown") {
   Comparison c = contest(1, 1.0);
-  c.a.facts.receipts["amp"] = {
+  c.arms[0].facts.receipts["amp"] = {
       {"requested", "true"}, {"observed", "all in bfloat16"}, {"effective", true}, {"reason", ""}};
-  c.b.facts.receipts["amp"] = {{"requested", "true"},
-                               {"observed", "all in float32"},
-                               {"effective", false},
-                               {"reason", "nothing ran in bfloat16"}};
+  c.arms[1].facts.receipts["amp"] = {{"requested", "true"},
+                                     {"observed", "all in float32"},
+                                     {"effective", false},
+                                     {"reason", "nothing ran in bfloat16"}};
   CHECK(comparison_text(c, false).find("amp: A all in bfloat16; B NO EFFECT: nothing ran in bfloat16") !=
         std::string::npos);
-  c.b.facts.receipts = c.a.facts.receipts;
+  c.arms[1].facts.receipts = c.arms[0].facts.receipts;
   CHECK(comparison_text(c, false).find("amp:") == std::string::npos);
 }
 
 TEST_CASE("each rank's memory, state and traffic are shown and read back, and may be absent") {
   Comparison c = contest(1, 1.0);
   CHECK(comparison_text(c, false).find("state") == std::string::npos);
-  c.a.facts.ranks = {{.peak_memory_mib = {}, .state_mib = 171, .sent_mib = 0}};
+  c.arms[0].facts.ranks = {{.peak_memory_mib = {}, .state_mib = 171, .sent_mib = 0}};
   CHECK_THAT(comparison_text(c, false), ContainsSubstring(", state 171.0 MiB, first step after"));
-  c.a.facts.ranks = {{.peak_memory_mib = 800, .state_mib = 171, .sent_mib = 85.4},
-                     {.peak_memory_mib = 812, .state_mib = 170, .sent_mib = 85.4}};
-  c.a.facts.peak_memory_mib = 812;
+  c.arms[0].facts.ranks = {{.peak_memory_mib = 800, .state_mib = 171, .sent_mib = 85.4},
+                           {.peak_memory_mib = 812, .state_mib = 170, .sent_mib = 85.4}};
+  c.arms[0].facts.peak_memory_mib = 812;
   const std::string words = "memory 812.0 MiB a rank, state 171.0 MiB, sends 85.4 MiB a step";
   CHECK_THAT(comparison_text(c, false), ContainsSubstring(words));
   CHECK_THAT(comparison_markdown(c), ContainsSubstring(words));
@@ -144,54 +145,58 @@ TEST_CASE("each rank's memory, state and traffic are shown and read back, and ma
                         {"peak_memory_mib": 812.0, "state_mib": 170.0, "sent_mib": 85.4}])"));
   CHECK(comparison_text(comparison_from(json), false) == comparison_text(c, false));
   json.at("arms").at("a").erase("ranks");  // as written by earlier versions
-  CHECK(comparison_from(json).a.facts.ranks.empty());
+  CHECK(comparison_from(json).arms[0].facts.ranks.empty());
 }
 
 TEST_CASE("the ratio is that of total times, and the headline gives the lower end of the interval first") {
   const Comparison c = contest(3, 1.04);
   double of_a = 0, of_b = 0;
-  for (const Block& block : c.blocks) of_a += block.seconds(true), of_b += block.seconds(false);
-  CHECK(c.ratio == Approx(of_a / of_b));
+  for (const Block& block : c.pair().blocks) of_a += block.seconds(true), of_b += block.seconds(false);
+  CHECK(c.pair().ratio == Approx(of_a / of_b));
   CHECK(c.turns() >= kTurnsToSeeStalls);
   const std::string text = comparison_text(c, false);
-  CHECK(text.find(fmt::format("pays: B is at least {:.1f} % faster; measured {}", 100 * (c.interval->low - 1),
-                              percent_faster(c.ratio))) != std::string::npos);
+  CHECK(text.find(fmt::format("pays: B is at least {:.1f} % faster; measured {}", 100 * (c.pair().interval->low - 1),
+                              percent_faster(c.pair().ratio))) != std::string::npos);
   CHECK(text.find("stalls that come less often than once in 52 turns") != std::string::npos);
 }
 
 TEST_CASE("an effect too large for rare stalls to undo is decided sooner") {
   const Comparison c = contest(1, 2.0);
-  CHECK(c.ended == "decided");
-  CHECK(c.verdict == Verdict::pays);
+  CHECK(c.sampling.ended == "decided");
+  CHECK(c.pair().verdict == Verdict::pays);
   CHECK(c.turns() < kTurnsToSeeStalls);
 }
 
 TEST_CASE("a verdict keeps its interval even if the ratio moves after the look that decided it") {
   Comparison c;
-  c.ended = "stopped";
+  c.sampling.names = {"a", "b"};
+  c.sampling.facts.resize(2);
+  c.sampling.ended = "stopped";
   PhiloxStream random(3);
   for (int64_t number = 0; number < 240; ++number) {
-    Block block;
-    block.order = block_order(c.seed, number);
+    Round round;
+    round.order = block_order(c.seed, number) == Order::abba ? std::vector<size_t>{0, 1} : std::vector<size_t>{1, 0};
     for (size_t i = 0; i < 4; ++i) {
-      block.turns[i].samples = 1;
-      block.turns[i].seconds = (1 + 0.001 * random.next_normal()) * (block.is_a(i) && number < 60 ? 1.1 : 1.0);
+      Turn turn;
+      turn.samples = 1;
+      turn.seconds = (1 + 0.001 * random.next_normal()) * (round.arm_of(i) == 0 && number < 60 ? 1.1 : 1.0);
+      round.turns.push_back(turn);
     }
-    c.blocks.push_back(block);
+    c.sampling.rounds.push_back(std::move(round));
   }
-  judge_blocks(c);
-  CHECK(c.verdict == Verdict::pays);
-  REQUIRE(c.interval.has_value());
-  CHECK(c.interval->low > 1.05);
+  judge(c);
+  CHECK(c.pair().verdict == Verdict::pays);
+  REQUIRE(c.pair().interval.has_value());
+  CHECK(c.pair().interval->low > 1.05);
 }
 
 TEST_CASE("with --precision, sampling continues after the decision") {
   CompareOptions options;
   options.precision = 0.002;
   const Comparison exact = contest(1, 1.04, options), typical = contest(1, 1.04);
-  CHECK(exact.blocks.size() > typical.blocks.size());
-  CHECK(exact.interval->high / exact.ratio <= 1.002);
-  CHECK(exact.ratio / exact.interval->low <= 1.002);
+  CHECK(exact.pair().blocks.size() > typical.pair().blocks.size());
+  CHECK(exact.pair().interval->high / exact.pair().ratio <= 1.002);
+  CHECK(exact.pair().ratio / exact.pair().interval->low <= 1.002);
 }
 
 TEST_CASE("an arm that stalls occasionally is not judged by its typical turns, and the report warns") {
@@ -205,9 +210,9 @@ TEST_CASE("an arm that stalls occasionally is not judged by its typical turns, a
   stalling->stalls_every = 25;
   stalling->stall = 1 + 25 * 0.06;  // as much as it gains between stalls
   const Comparison c = compare(make_baseline(a, {}, options, kNever, {}), b, options, kNever, {});
-  CHECK(c.verdict != Verdict::pays);
-  CHECK(c.ratio == Approx(1).epsilon(0.02));
-  CHECK(c.typical->low > 1.04);
+  CHECK(c.pair().verdict != Verdict::pays);
+  CHECK(c.pair().ratio == Approx(1).epsilon(0.02));
+  CHECK(c.pair().typical->low > 1.04);
   const std::string all = fmt::format("{}", fmt::join(c.warnings, "\n"));
   CHECK(all.find("in a typical block B against A is") != std::string::npos);
   CHECK(comparison_text(c, false).find("typical block B against A is +") != std::string::npos);
@@ -223,26 +228,26 @@ TEST_CASE("carry-over between the arms is reported") {
                                warm_up("b", hot, options), options, kNever, {});
   // A follows B in five of eight turns and B follows itself in three: a net quarter of the heat is charged to A.
   // Running alone, B would bear all of it.
-  CHECK(std::log(c.carry_over->ratio) == Approx(1.25 * std::log1p(0.1)).epsilon(0.1));
-  CHECK(c.ratio / c.carry_over->ratio == Approx(1 / 1.1).epsilon(0.02));
-  CHECK(std::log(c.ratio) == Approx(std::log1p(0.1) / 4).epsilon(0.3));
+  CHECK(std::log(c.pair().carry_over->ratio) == Approx(1.25 * std::log1p(0.1)).epsilon(0.1));
+  CHECK(c.pair().ratio / c.pair().carry_over->ratio == Approx(1 / 1.1).epsilon(0.02));
+  CHECK(std::log(c.pair().ratio) == Approx(std::log1p(0.1) / 4).epsilon(0.3));
   CHECK(fmt::format("{}", fmt::join(c.warnings, "\n")).find("which arm took the previous turn") != std::string::npos);
-  CHECK(contest(1, 1.0).carry_over->interval->contains(1));
+  CHECK(contest(1, 1.0).pair().carry_over->interval->contains(1));
 }
 
 TEST_CASE("sampling ends with the budget, with --repeats, or when it is stopped") {
   const Comparison spent = contest(1, 1.0, {}, 0.3, 0, Clock::now());
-  CHECK(spent.ended == "budget");
-  CHECK(spent.verdict == Verdict::inconclusive);
-  CHECK_FALSE(spent.interval.has_value());
+  CHECK(spent.sampling.ended == "budget");
+  CHECK(spent.pair().verdict == Verdict::inconclusive);
+  CHECK_FALSE(spent.pair().interval.has_value());
 
   CompareOptions options;
   options.repeats = 21;
   const Comparison repeated =
       contest(1, 1.2, options, 0.01, 0, Clock::now());  // although time is up and the result is clear sooner
-  CHECK(repeated.ended == "repeats");
-  CHECK(repeated.blocks.size() == 21);
-  CHECK(repeated.verdict == Verdict::pays);
+  CHECK(repeated.sampling.ended == "repeats");
+  CHECK(repeated.pair().blocks.size() == 21);
+  CHECK(repeated.pair().verdict == Verdict::pays);
 
   const std::atomic<int> stop{15};
   const auto machine = std::make_shared<SimulatedMachine>(1);
@@ -251,7 +256,7 @@ TEST_CASE("sampling ends with the budget, with --repeats, or when it is stopped"
   observer.stop = &stop;
   CHECK(compare(make_baseline(a, {}, {}, kNever, {}), warm_up("b", std::make_shared<ScriptedArm>(machine, 0.1), {}), {},
                 kNever, observer)
-            .ended == "stopped");
+            .sampling.ended == "stopped");
 }
 
 TEST_CASE("a throttled clock and too much noise for min_effect are reported") {
@@ -277,12 +282,12 @@ TEST_CASE("an arm that fails before the first block ends the comparison; later, 
   };
   CHECK_THROWS_AS(compared(2), UserError);
   const Comparison c = compared(6);  // the warm-up and two blocks take five turns
-  CHECK(c.blocks.size() == 2);
-  CHECK(c.ended == "failed");
-  CHECK(c.failure == "out of memory; lower data.batch_size");
-  CHECK(c.failure_code == ExitCode::memory);
-  CHECK(c.verdict == Verdict::inconclusive);
-  CHECK(comparison_from(Json::parse(to_json(c, true).dump())).failure == c.failure);
+  CHECK(c.pair().blocks.size() == 2);
+  CHECK(c.sampling.ended == "failed");
+  CHECK(c.sampling.failure == "out of memory; lower data.batch_size");
+  CHECK(c.sampling.failure_code == ExitCode::memory);
+  CHECK(c.pair().verdict == Verdict::inconclusive);
+  CHECK(comparison_from(Json::parse(to_json(c, true).dump())).sampling.failure == c.sampling.failure);
 }
 
 TEST_CASE("the result so far is kept at every look") {
@@ -291,9 +296,9 @@ TEST_CASE("the result so far is kept at every look") {
   std::vector<size_t> kept;
   Observer observer;
   observer.keep = [&](const Comparison& c) {
-    CHECK(c.ended == "unfinished");
-    CHECK(comparison_from(Json::parse(to_json(c, true).dump())).ratio == c.ratio);
-    kept.push_back(c.blocks.size());
+    CHECK(c.sampling.ended == "unfinished");
+    CHECK(comparison_from(Json::parse(to_json(c, true).dump())).pair().ratio == c.pair().ratio);
+    kept.push_back(c.pair().blocks.size());
   };
   CompareOptions options;
   options.repeats = 20;
@@ -306,9 +311,9 @@ TEST_CASE("a result reads back and is judged again, and a modified one is refuse
   const Comparison c = contest(3, 1.04);
   const Json json = Json::parse(to_json(c, true).dump());
   const Comparison again = comparison_from(json);
-  CHECK(again.verdict == c.verdict);
-  CHECK(again.ratio == c.ratio);
-  CHECK(again.interval == c.interval);
+  CHECK(again.pair().verdict == c.pair().verdict);
+  CHECK(again.pair().ratio == c.pair().ratio);
+  CHECK(again.pair().interval == c.pair().interval);
   CHECK(comparison_text(again, false) == comparison_text(c, false));
   for (const char* key : {"verdict", "ratio", "interval", "blocks", "numerics", "level", "min_effect", "paired"})
     CHECK(json.contains(key));

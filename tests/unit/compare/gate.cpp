@@ -1,6 +1,7 @@
 #include "compare/gate.h"
 
 #include "base/error.h"
+#include "compare/measure.h"
 #include "compare/output/comparison_json.h"
 #include "scripted_arm.h"
 #include "support/catch.h"
@@ -191,10 +192,10 @@ TEST_CASE("with costs:3% sampling goes on until the interval lies on one side of
   int shown = 0, sooner = 0;
   for (uint64_t seed = 0; seed < 20; ++seed) {
     const Comparison c = measured(0.965, "costs:3%", seed), without = measured(0.965, "costs", seed);
-    REQUIRE(c.ended == "decided");
-    CHECK_FALSE(c.interval->contains(0.97));
-    shown += decide("costs:3%", evidence_of(c, parse_gate("costs:3%"))).failed;
-    sooner += without.blocks.size() < c.blocks.size();
+    REQUIRE(c.sampling.ended == "decided");
+    CHECK_FALSE(c.pair().interval->contains(0.97));
+    shown += trainopt::decide(parse_gate("costs:3%"), c).failed;
+    sooner += without.turns() < c.turns();
   }
   CHECK(shown >= 19);
   CHECK(sooner >= 10);
@@ -203,11 +204,11 @@ TEST_CASE("with costs:3% sampling goes on until the interval lies on one side of
 TEST_CASE("a comparison that decides nothing tells its gate what budget would") {
   const Comparison c = measured(0.97, "costs:3%", 1, 6);
   const GateRule rule = parse_gate("costs:3%");
-  const GateEvidence e = evidence_of(c, rule);
+  const GateEvidence e = evidence_of(c, rule).front();
   CHECK(e.numbers == NumbersSeen::not_compared);
   CHECK(e.to_decide.starts_with("a --budget of about "));
   CHECK(trainopt::decide(rule, e).reason.find(e.to_decide) != std::string::npos);
   Comparison failed = c;
-  failed.ended = "failed";
-  CHECK(evidence_of(failed, rule).arm_failed);
+  failed.sampling.ended = "failed";
+  CHECK(evidence_of(failed, rule).front().arm_failed);
 }

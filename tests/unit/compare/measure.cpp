@@ -26,7 +26,7 @@ struct Processes {
   Comparison compare(double ratio, CompareOptions options, SetOptions pairs = {}) {
     options.turn_s = 1e-9;
     pairs.make = {maker('a', 0.1), maker('b', 0.1 / ratio)};
-    return compare_processes(pairs, options, kNever, {});
+    return compare_pairs(pairs, {}, options, kNever, {});
   }
 
   std::shared_ptr<SimulatedMachine> machine;
@@ -41,8 +41,8 @@ TEST_CASE("both arms are created afresh for every pair, and a coin toss decides 
   CompareOptions options;
   options.repeats = 40;
   const Comparison c = processes.compare(1, options);
-  CHECK(c.pairs() == 40);
-  CHECK(c.blocks.size() == 120);
+  CHECK(c.sets() == 40);
+  CHECK(c.pair().blocks.size() == 120);
   REQUIRE(processes.made.size() == 80);
   int a_first = 0;
   for (size_t pair = 0; pair < 40; ++pair) {
@@ -59,11 +59,11 @@ TEST_CASE("equal arms whose processes differ are seldom judged different, and th
     CompareOptions options;
     options.repeats = 24;
     options.seed = seed;
-    const Verdict equal = Processes(seed).compare(1, options).verdict;
+    const Verdict equal = Processes(seed).compare(1, options).pair().verdict;
     wrong += equal == Verdict::pays || equal == Verdict::costs;
     const Comparison faster = Processes(seed).compare(1.05, options);
-    found += faster.verdict == Verdict::pays;
-    held += faster.interval->contains(1.05);
+    found += faster.pair().verdict == Verdict::pays;
+    held += faster.pair().interval->contains(1.05);
   }
   CHECK(wrong <= 6);
   CHECK(found == 40);
@@ -75,8 +75,8 @@ TEST_CASE("too few pairs decide nothing, whatever they show") {
   for (const int64_t pairs : {1, 5}) {
     options.repeats = pairs;
     const Comparison c = Processes(1).compare(2, options);
-    CHECK(c.verdict == Verdict::inconclusive);
-    CHECK_FALSE(c.interval.has_value());
+    CHECK(c.pair().verdict == Verdict::inconclusive);
+    CHECK_FALSE(c.pair().interval.has_value());
   }
 }
 
@@ -86,10 +86,10 @@ TEST_CASE("a failure in a later pair keeps the measurements, and one in the firs
   options.repeats = 10;
   later.fails_in = 7;
   const Comparison c = later.compare(1.2, options);
-  CHECK(c.ended == "failed");
-  CHECK(c.pairs() == 7);
-  CHECK(c.failure.find("out of memory") != std::string::npos);
-  CHECK(c.failure_code == ExitCode::memory);
+  CHECK(c.sampling.ended == "failed");
+  CHECK(c.sets() == 7);
+  CHECK(c.sampling.failure.find("out of memory") != std::string::npos);
+  CHECK(c.sampling.failure_code == ExitCode::memory);
   at_once.fails_in = 0;
   CHECK_THROWS_AS(at_once.compare(1.2, options), UserError);
 }
@@ -102,7 +102,7 @@ TEST_CASE("a cell of an ablation takes its minimum of pairs, decided or not, and
   pairs.make = {processes.maker('a', 0.1), processes.maker('b', 0.05)};
   CompareOptions options;
   options.turn_s = 1e-9;
-  const Comparison c = compare_processes(pairs, options, Clock::now(), {});
-  CHECK(c.ended == "budget");
-  CHECK(c.pairs() == 2);
+  const Comparison c = compare_pairs(pairs, {}, options, Clock::now(), {});
+  CHECK(c.sampling.ended == "budget");
+  CHECK(c.sets() == 2);
 }

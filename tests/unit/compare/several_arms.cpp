@@ -1,9 +1,9 @@
-#include "compare/rotation.h"
+#include "compare/comparison.h"
 
 #include "base/philox.h"
 #include "compare/each_values.h"
-#include "compare/output/rotation_json.h"
-#include "compare/output/rotation_text.h"
+#include "compare/output/comparison_json.h"
+#include "compare/output/comparison_text.h"
 #include "compare/sampling/process_sets.h"
 #include "compare/sampling/turn_taker.h"
 #include "scripted_arm.h"
@@ -27,8 +27,8 @@ std::vector<WarmArm> simulated_arms(const std::shared_ptr<SimulatedMachine>& mac
   return arms;
 }
 
-Rotation judged(Sampling sampling, const CompareOptions& options) {
-  Rotation r;
+Comparison judged(Sampling sampling, const CompareOptions& options) {
+  Comparison r;
   r.job = "job.yaml";
   r.key = "key";
   r.level = options.level;
@@ -40,7 +40,7 @@ Rotation judged(Sampling sampling, const CompareOptions& options) {
   return r;
 }
 
-Rotation rotated(uint64_t seed, const std::vector<double>& speeds, CompareOptions options = {}, double noise = 0.01) {
+Comparison rotated(uint64_t seed, const std::vector<double>& speeds, CompareOptions options = {}, double noise = 0.01) {
   options.seed = seed;
   options.turn_s = 1e-9;
   const auto machine = std::make_shared<SimulatedMachine>(seed, noise);
@@ -73,7 +73,7 @@ TEST_CASE("the fastest of language models is the one with the most tokens per se
   for (Round& round : sampling.rounds)  // a sample of the second has twice as many tokens
     for (size_t i = 0; i < round.turns.size(); ++i)
       round.turns[i].tokens = round.turns[i].samples * (round.arm_of(i) == 0 ? 8 : 16);
-  const Rotation r = judged(std::move(sampling), options);
+  const Comparison r = judged(std::move(sampling), options);
   CHECK(r.arms[0].samples_per_s > r.arms[1].samples_per_s);
   CHECK(r.fastest.arms == std::vector<size_t>{1});
   CHECK(r.pair(0, 1).ratio == Approx(1.6).epsilon(0.01));
@@ -155,7 +155,7 @@ TEST_CASE("equal arms: some pair is called different in at most 5 % of rotations
 TEST_CASE("the pair with an effect is found, and the other pairs have none") {
   int held = 0;
   for (uint64_t seed = 0; seed < 5; ++seed) {
-    const Rotation r = rotated(seed, {1, 1, 1.05, 1});
+    const Comparison r = rotated(seed, {1, 1, 1.05, 1});
     REQUIRE(r.sampling.ended == "decided");
     for (const auto& [a, b] : pairs_of(4)) {
       const Verdict expected = b == 2 ? Verdict::pays : a == 2 ? Verdict::costs : Verdict::no_effect;
@@ -163,7 +163,7 @@ TEST_CASE("the pair with an effect is found, and the other pairs have none") {
       held += r.pair(a, b).interval->contains(b == 2 ? 1.05 : a == 2 ? 1 / 1.05 : 1);
     }
     CHECK(r.fastest.arms == std::vector<size_t>{2});
-    const std::string text = rotation_text(r, false);
+    const std::string text = comparison_text(r, false);
     CHECK(text.find(fmt::format("three is the fastest: at least {:.1f} % faster than each other arm",
                                 100 * (*r.fastest.ahead - 1))) != std::string::npos);
     CHECK(text.find("pair          four against three: -") != std::string::npos);
@@ -173,7 +173,7 @@ TEST_CASE("the pair with an effect is found, and the other pairs have none") {
 
 TEST_CASE("the headline names all arms that are not shown to be slower") {
   CompareOptions options;
-  const Rotation two = rotated(1, {1.3, 1, 1.3}, options);
+  const Comparison two = rotated(1, {1.3, 1, 1.3}, options);
   CHECK(two.fastest.arms.size() == 2);
   CHECK(two.fastest.alike);
   CHECK(headline(two).find("are the fastest: they are within ±1 % of each other; ") != std::string::npos);
@@ -214,9 +214,9 @@ TEST_CASE("what an arm leaves behind for the next turn is estimated in a rotatio
   }
   CompareOptions options;
   options.repeats = 120;
-  const Rotation r =
+  const Comparison r =
       judged(sample_rounds(arms, options, kNever, {}, [](const Sampling&, const PairVerdicts&) {}), options);
-  const Comparison& pair = r.pair(0, 2);
+  const PairResult& pair = r.pair(0, 2);
   CHECK(pair.ratio / pair.carry_over->ratio == Approx(1 / 1.1).epsilon(0.02));  // running alone
   CHECK(r.pair(0, 1).carry_over->ratio == Approx(1).margin(0.02));
   CHECK(fmt::format("{}", fmt::join(r.warnings, "\n")).find("three (B) against one (A): a turn's time depends on") !=
@@ -233,35 +233,35 @@ TEST_CASE("an arm that fails after the first round leaves what was measured") {
     return judged(sample_rounds(arms, {}, kNever, {}, [](const Sampling&, const PairVerdicts&) {}), {});
   };
   CHECK_THROWS_AS(measured(2), UserError);
-  const Rotation r = measured(6);
+  const Comparison r = measured(6);
   CHECK(r.sampling.rounds.size() == 2);
   CHECK(r.sampling.ended == "failed");
   CHECK(r.sampling.failure_code == ExitCode::memory);
-  CHECK(rotation_from(Json::parse(to_json(r, true).dump())).sampling.failure == "out of memory; lower data.batch_size");
+  CHECK(comparison_from(Json::parse(to_json(r, true).dump())).sampling.failure ==
+        "out of memory; lower data.batch_size");
 }
 
-TEST_CASE("a rotation reads back and is judged again, and a modified one is refused") {
+TEST_CASE("a comparison of several arms reads back and is judged again, and a modified one is refused") {
   CompareOptions options;
   options.repeats = 18;
-  const Rotation r = rotated(4, {1, 1.1, 0.9}, options);
+  const Comparison r = rotated(4, {1, 1.1, 0.9}, options);
   const Json json = Json::parse(to_json(r, true).dump());
-  CHECK(is_rotation(json));
-  const Rotation again = rotation_from(json);
-  CHECK(rotation_text(again, false) == rotation_text(r, false));
-  CHECK(rotation_markdown(again) == rotation_markdown(r));
-  CHECK(rotation_csv(again) == rotation_csv(r));
+  const Comparison again = comparison_from(json);
+  CHECK(comparison_text(again, false) == comparison_text(r, false));
+  CHECK(comparison_markdown(again) == comparison_markdown(r));
+  CHECK(comparison_csv(again) == comparison_csv(r));
   CHECK(to_json(again, true) == json);
   for (const char* key : {"pairs", "arms", "samples", "level", "each"}) {
     Json shorter = json;
     shorter.erase(key);
-    CHECK_THROWS_AS(rotation_from(shorter), UserError);
+    CHECK_THROWS_AS(comparison_from(shorter), UserError);
   }
   Json better = json;
   better["pairs"][1]["ratio"] = 2.0;
-  CHECK_THROWS_AS(rotation_from(better), UserError);
+  CHECK_THROWS_AS(comparison_from(better), UserError);
   Json newer = json;
   newer["schema_version"] = 99;
-  CHECK_THROWS_AS(rotation_from(newer), UserError);
+  CHECK_THROWS_AS(comparison_from(newer), UserError);
 }
 
 TEST_CASE("a set of processes is one measurement, and its arms are created in a random order") {
@@ -277,14 +277,14 @@ TEST_CASE("a set of processes is one measurement, and its arms are created in a 
   CompareOptions options;
   options.repeats = 30;
   options.turn_s = 1e-9;
-  const Rotation r =
+  const Comparison r =
       judged(sample_sets(sets, options, kNever, {}, [](const Sampling&, const PairVerdicts&) {}), options);
   CHECK(r.sets() == 30);
   CHECK(r.sampling.rounds.size() == 90);
   std::array<int, 3> first{};
   for (size_t set = 0; set < 30; ++set) ++first[made[3 * set]];
   for (const int count : first) CHECK(count >= 3);
-  CHECK(rotation_text(r, false).find("30 sets of processes, 90 rounds of 6 turns of 1 step") != std::string::npos);
+  CHECK(comparison_text(r, false).find("30 sets of processes, 90 rounds of 6 turns of 1 step") != std::string::npos);
 }
 
 TEST_CASE("sets of processes get fewer rounds where the level needs more sets than the time allows") {
