@@ -59,7 +59,8 @@ StepRecord row_of(int64_t step, double loss) {
 
 TEST_CASE("work that runs out of memory is repeated in halves from the state before it") {
   RecoveredRun run(small_plan(4));
-  const Batch batch = largest_batch(run.plan.data, run.plan.device);
+  const auto batches = run.plan.open_batches(run.plan.data);
+  const Batch batch = batches->next();
   std::vector<int64_t> splits;
   run.recovery.within_memory([&] {
     splits.push_back(run.outcome.micro_split);
