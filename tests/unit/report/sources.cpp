@@ -128,7 +128,7 @@ TEST_CASE("folders are recognized") {
   };
   at_path("run/summary.json", "{}");
   at_path("comparison/result.json", R"({"verdict": "pays", "arms": {}})");
-  at_path("rotation/result.json", R"({"each": {}, "arms": []})");
+  at_path("several/result.json", R"({"each": {}, "arms": []})");
   at_path("against/result.json", R"({"verdict": "pays", "no_verdict": null, "differences": []})");
   at_path("ablation/result.json", R"({"switches": []})");
   at_path("rate_range/result.json", R"({"rates": [], "suggestion": null})");
@@ -144,7 +144,7 @@ TEST_CASE("folders are recognized") {
   };
   CHECK(std::holds_alternative<RunFolder>(read_sources({folder.path() / "run"}).front()));
   CHECK(kind("comparison") == ResultKind::comparison);
-  CHECK(kind("rotation") == ResultKind::rotation);
+  CHECK(kind("several") == ResultKind::several_arms);
   CHECK(kind("against") == ResultKind::against);
   CHECK(kind("ablation") == ResultKind::ablation);
   CHECK(kind("rate_range") == ResultKind::rate_range);
