@@ -7,10 +7,12 @@
 namespace trainopt {
 
 Conv2d::Conv2d(Builder& builder, const std::string& name, const Shape& shape)
-    : Conv2d(builder, name, shape, InitialValues::kaiming_normal(shape.out * shape.kernel * shape.kernel)) {}
+    : Conv2d(builder, name, shape,
+             InitialValues::kaiming_normal(shape.out / shape.groups * shape.kernel * shape.kernel)) {}
 
 Conv2d::Conv2d(Builder& builder, const std::string& name, const Shape& shape, const InitialValues& values)
-    : weight(builder.parameter(name + ".weight", {shape.out, shape.in, shape.kernel, shape.kernel}, values)),
+    : weight(builder.parameter(name + ".weight", {shape.out, shape.in / shape.groups, shape.kernel, shape.kernel},
+                               values)),
       copy_(builder.copy_of(name + ".weight")),
       shape_(shape),
       operations_(builder.operations()) {}

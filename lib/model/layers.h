@@ -16,6 +16,7 @@ class Conv2d {
  public:
   struct Shape {
     int64_t in, out, kernel, stride = 1, padding = 0;
+    int64_t groups = 1;  ///< parts of the channels, each computed from its own part of the input
   };
   /// With torchvision's initial values for convolutions that batch-norm follows.
   Conv2d(Builder& builder, const std::string& name, const Shape& shape);

@@ -65,7 +65,7 @@ at::Tensor PlainBatchNormOperations::stem_pool(const at::Tensor& input, const Ba
 
 at::Tensor PlainConvolutionOperations::forward(const Conv2d::Shape& shape, const at::Tensor& input,
                                                const at::Tensor& weight) const {
-  return at::conv2d(input, weight, {}, shape.stride, shape.padding);
+  return at::conv2d(input, weight, {}, shape.stride, shape.padding, /*dilation=*/1, shape.groups);
 }
 
 at::Tensor PlainGeluOperations::linear_gelu(const at::Tensor& input, const Linear& linear, GeluForm form) const {

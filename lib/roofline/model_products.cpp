@@ -69,10 +69,12 @@ class MeasuredConvolutions : public PlainConvolutionOperations {
   explicit MeasuredConvolutions(const Measurer& measurer) : measurer_(measurer) {}
   at::Tensor forward(const Conv2d::Shape& shape, const at::Tensor& input, const at::Tensor& weight) const override {
     const at::Tensor output = PlainConvolutionOperations::forward(shape, input, weight);
-    const double flops = 2 * product_of(output.sizes()) * static_cast<double>(shape.in * shape.kernel * shape.kernel);
+    const double flops =
+        2 * product_of(output.sizes()) * static_cast<double>(shape.in / shape.groups * shape.kernel * shape.kernel);
     measurer_.measure("convolution",
-                      fmt::format("{}, {} × {}{} to {} channels", sizes_text(input.sizes()), shape.kernel, shape.kernel,
-                                  shape.stride == 1 ? "" : fmt::format(" stride {}", shape.stride), shape.out),
+                      fmt::format("{}, {} × {}{} to {} channels{}", sizes_text(input.sizes()), shape.kernel,
+                                  shape.kernel, shape.stride == 1 ? "" : fmt::format(" stride {}", shape.stride),
+                                  shape.out, shape.groups == 1 ? "" : fmt::format(" in {} groups", shape.groups)),
                       flops, {input, weight}, [&](const std::vector<at::Tensor>& inputs) {
                         return PlainConvolutionOperations::forward(shape, inputs[0], inputs[1]);
                       });

@@ -61,13 +61,17 @@ function(trainopt_add_test name)
   add_test(NAME ${name} COMMAND ${CMAKE_SOURCE_DIR}/tests/support/account ${name} ${ARGN})
 endfunction()
 
-# trainopt_test(NAME SOURCES a.cpp ... USES modules ... [TORCH] [CUDA] [GPU] [BATCH n])
-# Adds a Catch2 executable with one ctest entry. If TRAINOPT_TEST_LABEL is set, it is the entry's label, and the
-# executable is built by the target <label>_tests. GPU: the executable exits with 77 (skipped) on a machine without one.
-# CUDA: it opens libtrainopt_cuda.so, without a GPU. BATCH: see trainopt_compile_in_batches().
+# trainopt_test(NAME [SOURCES a.cpp ...] USES modules ... [TORCH] [CUDA] [GPU] [BATCH n])
+# Adds a Catch2 executable with one ctest entry, of all sources in the folder if none are named. If TRAINOPT_TEST_LABEL
+# is set, it is the entry's label, and the executable is built by the target <label>_tests. GPU: the executable exits
+# with 77 (skipped) on a machine without one. CUDA: it opens libtrainopt_cuda.so, without a GPU. BATCH: see
+# trainopt_compile_in_batches().
 function(trainopt_test name)
   cmake_parse_arguments(arg "TORCH;CUDA;GPU" "BATCH" "SOURCES;USES;LINKS" ${ARGN})
   set(target test_${name})
+  if(NOT arg_SOURCES)
+    file(GLOB arg_SOURCES CONFIGURE_DEPENDS *.cpp)
+  endif()
   add_executable(${target} ${arg_SOURCES})
   trainopt_compile_in_batches(${target} ${arg_BATCH})
   target_compile_options(${target} PRIVATE ${trainopt_cold_options})

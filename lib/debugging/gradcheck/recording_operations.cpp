@@ -27,9 +27,10 @@ class RecordingConvolution : public ConvolutionOperations {
     if (!cases_) return output;
     GradientCase found;
     found.operation = shape.stride == 1 ? "convolution" : fmt::format("convolution with stride {}", shape.stride);
+    if (shape.groups > 1) found.operation += fmt::format(" in {} groups", shape.groups);
     found.inputs = {of_samples("input", input), of_parameter("weight", weight)};
     found.output_values = output.numel() / output.size(0);
-    found.fixed_terms = std::max(shape.in, shape.out) * shape.kernel * shape.kernel;
+    found.fixed_terms = std::max(shape.in, shape.out) / shape.groups * shape.kernel * shape.kernel;
     found.terms_per_sample = output.size(2) * output.size(3);
     found.compute = [shape](const Parts& parts, const Tensors& x) {
       return parts.operations.convolution->forward(shape, x[0], x[1]);

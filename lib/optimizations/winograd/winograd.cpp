@@ -88,7 +88,7 @@ class Convolutions : public PlainConvolutionOperations {
   explicit Convolutions(kernel::Products products) : products_(products) {}
 
   bool supports(const Conv2d::Shape& shape, const at::Tensor& input) const override {
-    if (shape.kernel != kernel::kKernel || shape.stride != 1 || shape.padding != 1) return false;
+    if (shape.kernel != kernel::kKernel || shape.stride != 1 || shape.padding != 1 || shape.groups != 1) return false;
     if (std::min(shape.in, shape.out) < kMinChannels || shape.in % kernels::kPanel != 0 ||
         shape.out % kernels::kPanel != 0)
       return false;
