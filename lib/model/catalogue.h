@@ -14,7 +14,7 @@
 
 namespace trainopt {
 
-enum class ModelKind { resnet18, resnet34, resnet50, vit_s_16, vit_b_16, vit, gpt2, mlp };
+enum class ModelKind { resnet18, resnet34, resnet50, convnext_tiny, vit_s_16, vit_b_16, vit, gpt2, mlp };
 
 /// The size of a transformer.
 struct TransformerSize {
@@ -44,6 +44,8 @@ inline constexpr std::array kModels = {
         .kind = ModelKind::resnet34, .word = "resnet34", .batch_norm = true, .options = {"num_classes", "stem"}},
     ModelTraits{
         .kind = ModelKind::resnet50, .word = "resnet50", .batch_norm = true, .options = {"num_classes", "stem"}},
+    ModelTraits{
+        .kind = ModelKind::convnext_tiny, .word = "convnext_tiny", .options = {"num_classes", "stochastic_depth"}},
     ModelTraits{.kind = ModelKind::vit_s_16,
                 .word = "vit_s_16",
                 .transformer = TransformerSize{12, 6, 384},

@@ -32,6 +32,7 @@ struct ModelConfig {
   std::optional<int64_t> layers, heads, width;
   int64_t context = 1024, vocabulary = 50257;
   double dropout = 0.0;
+  double stochastic_depth = 0.1;
   std::optional<std::string> weights = std::nullopt;
   bool replace_head = false;
 };
@@ -77,6 +78,11 @@ void describe(V& v, ModelConfig& c) {
           "Dropout probability. mlp: after hidden layers; vits: of the embedded patches and within the blocks; gpt2: "
           "of the embedded tokens, the attention's weights and the blocks' results.",
           half_open(0.0, 1.0), {}, {}, only_for_models_with("dropout"));
+  v.field("stochastic_depth", c.stochastic_depth,
+          "convnext_tiny: probability that a sample skips the last block in training; it rises linearly from 0 in the "
+          "first.",
+          half_open(0.0, 1.0), alias("drop_path_rate", "stochastic_depth_prob"), {},
+          only_for_models_with("stochastic_depth"));
   v.field("weights", c.weights,
           "Initial weights: a safetensors file with torchvision's parameter names, or Hugging Face's for gpt2.");
   v.field("replace_head", c.replace_head,

@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "device/tensor.h"
+#include "model/convnext.h"
 #include "model/gpt2.h"
 #include "model/mlp.h"
 #include "model/resnet.h"
@@ -152,9 +153,10 @@ struct BuiltModel {
 };
 constexpr std::array kBuilt = {
     BuiltModel{ModelKind::resnet18, build_resnet}, BuiltModel{ModelKind::resnet34, build_resnet},
-    BuiltModel{ModelKind::resnet50, build_resnet}, BuiltModel{ModelKind::vit_s_16, build_vit},
-    BuiltModel{ModelKind::vit_b_16, build_vit},    BuiltModel{ModelKind::vit, build_vit},
-    BuiltModel{ModelKind::gpt2, build_gpt2},       BuiltModel{ModelKind::mlp, build_mlp}};
+    BuiltModel{ModelKind::resnet50, build_resnet}, BuiltModel{ModelKind::convnext_tiny, build_convnext},
+    BuiltModel{ModelKind::vit_s_16, build_vit},    BuiltModel{ModelKind::vit_b_16, build_vit},
+    BuiltModel{ModelKind::vit, build_vit},         BuiltModel{ModelKind::gpt2, build_gpt2},
+    BuiltModel{ModelKind::mlp, build_mlp}};
 
 SampleShape sample_shape(const InputShape& input) {
   return input.is_text() ? SampleShape{input.tokens} : SampleShape{input.channels, input.height, input.width};

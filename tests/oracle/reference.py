@@ -89,7 +89,8 @@ def build_model(model: dict) -> nn.Module:
             mlp_dim=4 * size["width"],
             num_classes=model["num_classes"],
         )
-    network = getattr(torchvision.models, model["name"])(num_classes=model["num_classes"])
+    options = {"stochastic_depth_prob": model["stochastic_depth"]} if "stochastic_depth" in model else {}
+    network = getattr(torchvision.models, model["name"])(num_classes=model["num_classes"], **options)
     if model.get("stem", "imagenet") == "cifar":
         network.conv1 = nn.Conv2d(3, 64, kernel_size=3, stride=1, padding=1, bias=False)
         nn.init.kaiming_normal_(
@@ -118,8 +119,8 @@ def save_initial_weights(model: dict, path) -> None:
         if isinstance(module, nn.LayerNorm):
             nn.init.uniform_(module.weight, 0.7, 1.3)
             nn.init.uniform_(module.bias, -0.2, 0.2)
-    for parameter in network.parameters():
-        if not parameter.any():
+    for name, parameter in network.named_parameters():
+        if not parameter.any() or name.endswith("layer_scale"):
             nn.init.normal_(parameter, std=0.1)
     save_file({name: tensor.contiguous() for name, tensor in network.state_dict().items()}, path)
 

@@ -27,6 +27,10 @@ CASES = {
     "resnet34": {"model": resnet("resnet34"), "data": RESIZE},
     "resnet50": {"model": resnet("resnet50"), "data": {**RESIZE, "batch_size": 4}},
     "resnet50, cifar stem": {"model": resnet("resnet50", stem="cifar"), "data": {"batch_size": 2}},
+    "convnext_tiny": {
+        "model": {"name": "convnext_tiny", "num_classes": 10, "stochastic_depth": 0.0},
+        "data": {"batch_size": 4},
+    },
     "vit": {"model": vit()},
     "vit, one patch": {"model": vit(patch=32, layers=2, heads=1, width=40)},
     "vit_s_16": {"model": {"name": "vit_s_16", "num_classes": 17}, "data": {"batch_size": 4}},
