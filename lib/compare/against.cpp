@@ -72,8 +72,8 @@ Against measure_against(StoredArm stored, const std::string& name, const ArmSpec
   Against result;
   result.stored = std::move(stored);
   result.recipe = recipe_json(spec.recipe);
-  result.level = options.level;
-  result.min_effect = options.min_effect;
+  result.pair.level = options.level;
+  result.pair.min_effect = options.min_effect;
   result.sampling = sample_alone(fresh_arms(name, spec, factory, options), processes, options, until, observer);
   const auto recipe = recipe_differences(result.stored.recipe, result.recipe);
   const bool other_recipe = !recipe.empty() || !result.stored.recipe.is_object();
@@ -89,18 +89,19 @@ void judge_against(Against& a) {
   a.arm = result_of(a.sampling, 0);
   a.arm.recipe = a.recipe;
   const auto then = log_throughputs(a.stored.seconds_per_sample), now = log_throughputs(seconds_per_sample(a.sampling));
-  a.ratio = std::exp(mean_of(now) - mean_of(then));
+  a.pair.ratio = std::exp(mean_of(now) - mean_of(then));
   a.no_verdict = no_verdict(a);
-  a.interval.reset();
+  a.pair.interval.reset();
   a.half_width.reset();
   a.paired_half_width.reset();
-  if (const auto of_log = welch_interval(then, now, a.level)) {
-    a.interval = Interval{std::exp(of_log->low), std::exp(of_log->high)};
+  if (const auto of_log = welch_interval(then, now, a.pair.level)) {
+    a.pair.interval = Interval{std::exp(of_log->low), std::exp(of_log->high)};
     a.half_width = std::expm1((of_log->high - of_log->low) / 2);
   }
   if (a.stored.pairing && a.processes() >= 2)
-    a.paired_half_width = std::expm1(mean_half_width(a.stored.pairing->sd, a.processes(), a.level));
-  a.verdict = a.no_verdict.empty() && a.interval ? judge(*a.interval, a.min_effect) : Verdict::inconclusive;
+    a.paired_half_width = std::expm1(mean_half_width(a.stored.pairing->sd, a.processes(), a.pair.level));
+  a.pair.verdict =
+      a.no_verdict.empty() && a.pair.interval ? judge(*a.pair.interval, a.pair.min_effect) : Verdict::inconclusive;
   a.warnings = warnings_of(a);
 }
 
@@ -119,17 +120,18 @@ StoredArm measured_arm(const Against& a) {
 
 GateEvidence evidence_of(const Against& a, const GateRule& rule) {
   GateEvidence e;
-  e.verdict = a.verdict;
+  e.verdict = a.pair.verdict;
   e.arm_failed = a.sampling.ended == "failed";
   if (!a.no_verdict.empty()) {
     e.to_decide = a.no_verdict;
     return e;
   }
-  e.interval = a.interval;
+  e.interval = a.pair.interval;
   const auto then = log_throughputs(a.stored.seconds_per_sample), now = log_throughputs(seconds_per_sample(a.sampling));
-  const double distance = rule.boundary() ? std::abs(std::log(a.ratio / *rule.boundary())) : std::log1p(a.min_effect);
+  const double distance =
+      rule.boundary() ? std::abs(std::log(a.pair.ratio / *rule.boundary())) : std::log1p(a.pair.min_effect);
   const int64_t needed =
-      welch_values_needed(standard_deviation(then), standard_deviation(now), a.level, std::max(distance, 1e-3));
+      welch_values_needed(standard_deviation(then), standard_deviation(now), a.pair.level, std::max(distance, 1e-3));
   if (needed > static_cast<int64_t>(std::min(then.size(), now.size())))
     e.to_decide = fmt::format("about {} on each side would decide", counted(needed, "process", "es"));
   return e;
@@ -157,7 +159,8 @@ bool sound(const Against& a) {
   const auto& then = a.stored.seconds_per_sample;
   const auto& pairing = a.stored.pairing;
   return !then.empty() && std::all_of(then.begin(), then.end(), positive) && !a.sampling.rounds.empty() &&
-         a.level > 0 && a.level < 1 && a.min_effect >= 0 && (!pairing || (pairing->pairs >= 2 && pairing->sd >= 0));
+         a.pair.level > 0 && a.pair.level < 1 && a.pair.min_effect >= 0 &&
+         (!pairing || (pairing->pairs >= 2 && pairing->sd >= 0));
 }
 
 Against checked_against(const Json& json) {
@@ -169,8 +172,8 @@ Against checked_against(const Json& json) {
   a.stored = stored_arm_from(json.at("arms").at("a"));
   a.sampling = sampling_from(json);
   a.recipe = json.at("arms").at("b").at("recipe");
-  a.level = json.at("level");
-  a.min_effect = json.at("min_effect");
+  a.pair.level = json.at("level");
+  a.pair.min_effect = json.at("min_effect");
   for (const Json& one : json.at("differences"))
     a.differences.push_back(
         {.what = one.at("what"), .then = one.at("then"), .now = one.at("now"), .of_machine = one.at("of_machine")});
@@ -178,10 +181,10 @@ Against checked_against(const Json& json) {
     throw UserError("it has no processes, or processes without time, or an invalid level or min_effect",
                     ExitCode::data);
   judge_against(a);
-  if (std::abs(a.ratio - json.at("ratio").get<double>()) > 1e-9 * a.ratio ||
-      text(a.verdict) != json.at("verdict").get<std::string>())
+  if (std::abs(a.pair.ratio - json.at("ratio").get<double>()) > 1e-9 * a.pair.ratio ||
+      text(a.pair.verdict) != json.at("verdict").get<std::string>())
     throw UserError(fmt::format("the samples do not give the recorded result; they give {} with a ratio of {:.4f}",
-                                text(a.verdict), a.ratio),
+                                text(a.pair.verdict), a.pair.ratio),
                     ExitCode::data);
   return a;
 }
@@ -194,12 +197,12 @@ bool is_against(const Json& result) {
 
 Json to_json(const Against& a, bool with_samples) {
   Json json = {{"schema_version", kAgainstSchema},
-               {"verdict", text(a.verdict)},
-               {"ratio", a.ratio},
-               {"interval", or_null(a.interval)},
+               {"verdict", text(a.pair.verdict)},
+               {"ratio", a.pair.ratio},
+               {"interval", or_null(a.pair.interval)},
                {"no_verdict", a.no_verdict.empty() ? Json() : Json(a.no_verdict)},
-               {"level", a.level},
-               {"min_effect", a.min_effect},
+               {"level", a.pair.level},
+               {"min_effect", a.pair.min_effect},
                {"paired", false},
                {"half_width", or_null(a.half_width)},
                {"paired_half_width", or_null(a.paired_half_width)},
@@ -235,16 +238,10 @@ constexpr size_t kDifferencesShown = 12;
 
 /// The verdict in the words of a comparison.
 std::string against_headline(const Against& a) {
-  if (!a.interval)
-    return fmt::format("inconclusive: B against A is {}; {}", percent_faster(a.ratio),
+  if (!a.pair.interval)
+    return fmt::format("inconclusive: B against A is {}; {}", percent_faster(a.pair.ratio),
                        a.no_verdict.empty() ? "the processes do not vary at all" : a.no_verdict);
-  PairResult same_words;
-  same_words.verdict = a.verdict;
-  same_words.ratio = a.ratio;
-  same_words.interval = a.interval;
-  same_words.level = a.level;
-  same_words.min_effect = a.min_effect;
-  return headline(same_words) + (a.no_verdict.empty() ? "" : "; " + a.no_verdict);
+  return headline(a.pair) + (a.no_verdict.empty() ? "" : "; " + a.no_verdict);
 }
 
 std::string stored_text(const StoredArm& arm) {
@@ -295,7 +292,9 @@ std::string against_text(const Against& a, bool color) {
   const auto line = [&](const std::string& name, const std::string& value) {
     text += fmt::format("  {:<13} {}\n", name, value);
   };
-  const std::string_view paint = a.verdict == Verdict::pays ? kGreen : a.verdict == Verdict::costs ? kRed : kBold;
+  const std::string_view paint = a.pair.verdict == Verdict::pays    ? kGreen
+                                 : a.pair.verdict == Verdict::costs ? kRed
+                                                                    : kBold;
   text += (color ? colored(against_headline(a), paint) : against_headline(a)) + "\n";
   line("A", stored_text(a.stored));
   line("B", arm_text(a.arm));

@@ -9,18 +9,15 @@
 namespace trainopt {
 
 struct Against {
-  StoredArm stored;   ///< A
-  Sampling sampling;  ///< B: a set is a process
-  Json recipe;        ///< B's recipe
-  double level = 0.95, min_effect = 0.01;
+  StoredArm stored;                     ///< A
+  Sampling sampling;                    ///< B: a set is a process
+  Json recipe;                          ///< B's recipe
   std::vector<Difference> differences;  ///< differences in environment, plan and recipe
 
   // Computed by judge_against()
-  ArmResult arm;                     ///< B
-  double ratio = 1;                  ///< B's throughput divided by A's: geometric means over processes
-  std::optional<Interval> interval;  ///< the ratio's, by Welch's t over processes; null: too few
-  Verdict verdict = Verdict::inconclusive;
-  std::string no_verdict;                   ///< why nothing can be decided, whatever the interval; empty: it can
+  ArmResult arm;           ///< B
+  PairResult pair;         ///< ratio of geometric means over processes, its interval by Welch's t over processes
+  std::string no_verdict;  ///< why nothing can be decided, whatever the interval; empty: it can
   std::optional<double> half_width;         ///< half the interval's width, as a share of the ratio
   std::optional<double> paired_half_width;  ///< half-width of as many pairs like the stored ones; null: not known
   std::vector<std::string> warnings;

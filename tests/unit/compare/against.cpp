@@ -59,9 +59,9 @@ TEST_CASE("each process is one measurement: equal jobs are seldom judged differe
   for (uint64_t seed = 0; seed < kTrials; ++seed) {
     VaryingProcesses machine(seed);
     const Against equal = held(machine, 1, 6), slower = held(machine, 0.8, 6);
-    wrong += equal.verdict == Verdict::pays || equal.verdict == Verdict::costs;
-    contained += slower.interval->contains(0.8);
-    found += slower.verdict == Verdict::costs;
+    wrong += equal.pair.verdict == Verdict::pays || equal.pair.verdict == Verdict::costs;
+    contained += slower.pair.interval->contains(0.8);
+    found += slower.pair.verdict == Verdict::costs;
     // The same turns, every two taken for a measurement of their own.
     Against by_turns = equal;
     int64_t number = 0;
@@ -70,7 +70,7 @@ TEST_CASE("each process is one measurement: equal jobs are seldom judged differe
     for (const double seconds : equal.stored.seconds_per_sample)
       by_turns.stored.seconds_per_sample.insert(by_turns.stored.seconds_per_sample.end(), 3, seconds);
     judge_against(by_turns);
-    wrong_by_turns += by_turns.verdict == Verdict::pays || by_turns.verdict == Verdict::costs;
+    wrong_by_turns += by_turns.pair.verdict == Verdict::pays || by_turns.pair.verdict == Verdict::costs;
   }
   CHECK(wrong < 0.07 * kTrials);
   CHECK(contained > 0.93 * kTrials);
@@ -86,8 +86,8 @@ TEST_CASE("throughput is compared in samples, whatever the batch size") {
   result.stored = as_stored(machine.measure(1, 6));
   result.sampling = sample_alone(machine.maker(0.1, 64), 6, options, kLater, {});  // twice the samples in the same time
   judge_against(result);
-  CHECK(result.verdict == Verdict::pays);
-  CHECK(result.ratio == Approx(2).epsilon(0.05));
+  CHECK(result.pair.verdict == Verdict::pays);
+  CHECK(result.pair.ratio == Approx(2).epsilon(0.05));
   CHECK(result.arm.samples_per_s == Approx(640).epsilon(0.05));
 }
 
@@ -98,7 +98,7 @@ TEST_CASE("the interval is wider than pairs of the same processes would give, an
   result.stored.pairing = Pairing{6, 0.002};
   judge_against(result);
   CHECK(*result.paired_half_width == Approx(std::expm1(2.570581836 * 0.002 / std::sqrt(6.0))));
-  CHECK(*result.half_width == Approx(std::sqrt(result.interval->high / result.interval->low) - 1));
+  CHECK(*result.half_width == Approx(std::sqrt(result.pair.interval->high / result.pair.interval->low) - 1));
   CHECK(*result.half_width > *result.paired_half_width);
   const std::string text = against_text(result, false);
   CHECK(text.find(fmt::format("±{:.1f} %, where 6 pairs of processes that took turns would have ±0.2 %, judging by the "
@@ -109,14 +109,14 @@ TEST_CASE("the interval is wider than pairs of the same processes would give, an
 TEST_CASE("nothing is decided without several processes on both sides, or on another machine") {
   VaryingProcesses machine(1);
   const Against good = held(machine, 0.5, 4);
-  REQUIRE(good.verdict == Verdict::costs);
+  REQUIRE(good.pair.verdict == Verdict::costs);
   const GateRule rule = parse_gate("costs:3%");
   CHECK(decide(rule, evidence_of(good, rule)).failed);
   const auto undecided = [&](const std::function<void(Against&)>& change, const std::string& why) {
     Against changed = good;
     change(changed);
     judge_against(changed);
-    CHECK(changed.verdict == Verdict::inconclusive);
+    CHECK(changed.pair.verdict == Verdict::inconclusive);
     CHECK(changed.no_verdict.find(why) != std::string::npos);
     CHECK(against_text(changed, false).find("inconclusive: B against A is -") != std::string::npos);
     const GateDecision decision = decide(rule, evidence_of(changed, rule));
@@ -130,7 +130,7 @@ TEST_CASE("nothing is decided without several processes on both sides, or on ano
   Against software = good;
   software.differences.push_back({"libtorch", "2.10", "2.11"});
   judge_against(software);
-  CHECK(software.verdict == Verdict::costs);
+  CHECK(software.pair.verdict == Verdict::costs);
 }
 
 TEST_CASE("sampling alone ends with its number, the budget, --repeats, a stop or a failure, and keeps what it has") {
@@ -173,9 +173,9 @@ TEST_CASE("a result of --against reads back and is judged again, and a modified 
   const Json json = Json::parse(to_json(result, true).dump());
   CHECK(is_against(json));
   const Against again = against_from(json);
-  CHECK(again.ratio == result.ratio);
-  CHECK(again.interval == result.interval);
-  CHECK(again.verdict == result.verdict);
+  CHECK(again.pair.ratio == result.pair.ratio);
+  CHECK(again.pair.interval == result.pair.interval);
+  CHECK(again.pair.verdict == result.pair.verdict);
   CHECK(against_text(again, false) == against_text(result, false));
   CHECK(measured_arm(again).seconds_per_sample == measured_arm(result).seconds_per_sample);
   CHECK(measured_arm(again).pairing->pairs == 4);
