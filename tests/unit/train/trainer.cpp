@@ -197,4 +197,7 @@ TEST_CASE("evaluation sees every sample once and does not affect training") {
   REQUIRE(rows.evaluations.size() == 3);  // steps 2, 4 and 6; the end is step 6
   CHECK(rows.evaluations.back().samples == 96);
   CHECK(rows.losses() == losses_of(plan));
+  // The evaluation after the observed step, the second, is not part of it.
+  CHECK(trainer.outcome().trace.step == 2);
+  CHECK(trainer.outcome().trace.calls("aten::addmm") == 2);
 }
