@@ -187,8 +187,9 @@ Comparison read(const Json& json) {
 
 Json to_json(const Comparison& c, bool with_samples) {
   const Sampling& s = c.sampling;
-  Json json = {{"schema_version", c.is_of_two() ? kTwoArmsSchema : kSeveralArmsSchema},
-               {"level", c.level},
+  Json json = {{"schema_version", c.is_of_two() ? kTwoArmsSchema : kSeveralArmsSchema}};
+  (c.is_of_two() ? add_results_of_two : add_results_of_several)(c, json);
+  json.update({{"level", c.level},
                {"min_effect", c.min_effect},
                {"longest_stall_turns", s.longest_stall},
                {"paired", true},
@@ -198,8 +199,7 @@ Json to_json(const Comparison& c, bool with_samples) {
                {"seed", c.seed},
                {"own_processes", s.own_processes},
                {"warnings", c.warnings},
-               {"noise_floor", c.noise ? to_json(*c.noise) : Json()}};
-  (c.is_of_two() ? add_results_of_two : add_results_of_several)(c, json);
+               {"noise_floor", c.noise ? to_json(*c.noise) : Json()}});
   if (!with_samples) return json;
   json["samples"] = Json::array();
   if (c.is_of_two())
