@@ -2,9 +2,9 @@
 
 #include "base/error.h"
 #include "base/units.h"
+#include "compare/json_values.h"
 #include "compare/output/comparison_json.h"
 #include "compare/output/comparison_text.h"
-#include "compare/json_values.h"
 #include "compare/output/remarks.h"
 #include "compare/output/table.h"
 #include "metrics/format.h"

@@ -1,8 +1,8 @@
 #include "compare/finished_runs.h"
 
 #include "base/files/files.h"
-#include "compare/output/comparison_text.h"
 #include "compare/json_values.h"
+#include "compare/output/comparison_text.h"
 #include "metrics/format.h"
 
 #include <locale>

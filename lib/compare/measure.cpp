@@ -47,7 +47,8 @@ class Judging {
   Comparison comparison;  ///< what is known before the arms take turns
 
  private:
-  /// What takes time besides the turns, such as warming up, is not repeated if more measurements are needed.
+  /// Sets the time of the whole measurement, warm-up included. Warnings say how long more measurements would take,
+  /// which is a matter of the turns alone, so it comes after them.
   Comparison with_whole_time(Comparison c) const {
     c.sampling.seconds = seconds_since(began_);
     for (PairResult& pair : c.pairs) pair.seconds = c.sampling.seconds;
@@ -94,7 +95,6 @@ std::optional<Comparison> compare_in_process(const ArmsToCompare& arms, Judging&
     warm.push_back(warm_up(arms.names[arm], factory.make(arms.specs[arm], arms.host), options));
   }
   judging.comparison.numerics = numbers_of(arms, twins, warm);
-  if (observer.stopped()) return std::nullopt;
   return judging.finish(sample_rounds(warm, options, until, observer, judging.look()));
 }
 

@@ -4,8 +4,8 @@
 #include "base/files/files.h"
 #include "compare/against.h"
 #include "compare/bundle.h"
-#include "compare/output/comparison_json.h"
 #include "compare/json_values.h"
+#include "compare/output/comparison_json.h"
 #include "statistics/spread.h"
 
 #include <algorithm>

@@ -72,11 +72,6 @@ struct OnlyFor {
   std::string_view key;  ///< empty: used always
   std::vector<std::string_view> values;
 };
-template <class... Value>
-OnlyFor only_for(std::string_view key, Value... values) {
-  return {key, {std::string_view(values)...}};
-}
-
 /// How an enum is written: specialise with `static constexpr std::array all = {Choice<E>{"word", E::word}, ...};`.
 /// Several words may name one value; the first is used for writing.
 template <class E>

@@ -161,9 +161,13 @@ std::string needed_path(const DataConfig& data) {
 DatasetKind kind_of_images(const std::string& path, DataFiles& files) {
   namespace fs = std::filesystem;
   if (is_remote(path)) {
+    constexpr DatasetKind kUnlessFound = DatasetKind::packed;  // which is therefore not looked for
     for (const DataFormat& format : kDataFormats)
-      if (!format.ending.empty() && !files.find(format.ending, path).empty()) return format.kind;
-    return DatasetKind::packed;
+      if (!format.ending.empty() && path.ends_with(format.ending)) return format.kind;
+    for (const DataFormat& format : kDataFormats)
+      if (!format.ending.empty() && format.kind != kUnlessFound && !files.find(format.ending, path).empty())
+        return format.kind;
+    return kUnlessFound;
   }
   const auto names = fs::is_directory(path) ? names_in_folder(path, ExitCode::data) : std::vector<std::string>{path};
   for (const DataFormat& format : kDataFormats)

@@ -10,7 +10,7 @@
 namespace trainopt {
 namespace {
 
-constexpr double kNormEpsilon = 1e-6, kLayerScale = 1e-6, kDeviation = 0.02;
+constexpr double kNormEpsilon = 1e-6, kLayerScale = 1e-6, kInitialDeviation = 0.02;
 constexpr int64_t kLeastSide = 32;  // the sides are divided by 32
 
 /// Stochastic depth (Huang et al., "Deep networks with stochastic depth", 2016), torchvision's with mode `row`: in
@@ -26,9 +26,12 @@ at::Tensor stochastic_depth(const at::Tensor& input, double rate, const ForwardC
 /// A convolution with a bias.
 struct BiasedConv {
   BiasedConv(Builder& builder, const std::string& name, const Conv2d::Shape& shape)
-      : conv(builder, name, shape, InitialValues::truncated_normal(kDeviation)),
+      : conv(builder, name, shape, InitialValues::truncated_normal(kInitialDeviation)),
         bias(builder.parameter(name + ".bias", {shape.out}, InitialValues::constant(0))) {}
-  at::Tensor forward(const at::Tensor& input) const { return conv.forward(input) + bias.view({-1, 1, 1}); }
+  at::Tensor forward(const at::Tensor& input) const {
+    const at::Tensor output = conv.forward(input);
+    return output + bias.to(output.scalar_type()).view({-1, 1, 1});
+  }
 
   Conv2d conv;
   at::Tensor bias;  ///< not the convolution's, whose slot has none
@@ -61,7 +64,8 @@ class Stem : public Unit {
 };
 
 Linear linear_of(Builder& builder, const std::string& name, int64_t in, int64_t out) {
-  return {builder, name + ".", in, out, {InitialValues::truncated_normal(kDeviation), InitialValues::constant(0)}};
+  return {
+      builder, name + ".", in, out, {InitialValues::truncated_normal(kInitialDeviation), InitialValues::constant(0)}};
 }
 
 /// input + scale · mlp(norm(depthwise 7×7 convolution of input))

@@ -34,7 +34,6 @@ class Model {
   std::vector<WeightCopy> weight_copies() const;
 
   const std::vector<std::unique_ptr<Unit>>& units() const { return units_; }
-  const UnitRange& held_units() const { return held_; }
   /// Parameters and buffers of one unit; wrapping does not change them.
   NamedTensors unit_state(size_t unit) const;
   /// The parameters that this unit computes with: its own, and those of other units (tied weights).

@@ -11,6 +11,7 @@
 #include "train/optimizer/optimizer.h"
 
 #include <algorithm>
+#include <functional>
 #include <set>
 
 namespace trainopt {

@@ -32,9 +32,8 @@ void check_files(const Recipe& recipe, const Keys& changed, Problems& problems) 
                                                    format.one_file ? "a file or a folder" : "a folder")});
     if (changed.contains("data.size"))
       problems.push_back(
-          {"data.size",
-           fmt::format("only fake_cifar10 and synthetic use this, and {} has the samples in its files; remove this key",
-                       name)});
+          {"data.size", fmt::format("only {} use this, and {} has the samples in its files; remove this key",
+                                    formats_with(&DataFormat::files, false), name)});
     if (format.test_file.empty() && recipe.evaluation.every_n_steps && !recipe.evaluation.path)
       problems.push_back({"evaluation.every_n_steps", fmt::format("{} needs evaluation.path for this", name)});
     return;

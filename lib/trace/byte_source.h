@@ -7,7 +7,6 @@
 #include <filesystem>
 #include <memory>
 #include <streambuf>
-#include <string_view>
 #include <vector>
 
 struct z_stream_s;

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <utility>
 #include <vector>
 
 namespace trainopt {
@@ -44,7 +45,7 @@ class Recovery {
   void within_memory(const std::function<void()>& work);
 
   using Evaluation = std::optional<EvaluationResult>;
-  /// Runs an evaluation, if memory runs out once more without what the runner has recorded.
+  /// Runs an evaluation. If memory runs out, runs it once more, without what the runner has recorded.
   Evaluation evaluate_within_memory(const std::function<Evaluation()>& evaluate);
 
  private:

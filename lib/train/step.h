@@ -70,7 +70,7 @@ class Step {
   StepGuard& guard() const { return *guard_; }
   RankGroups& groups() const { return *groups_; }
   StepPhases& phases() { return phases_; }
-  /// For a part that is built after these.
+  /// The inputs for building a part that is not one of these.
   const BuildContext& context() const { return *context_; }
 
  private:

@@ -81,6 +81,7 @@ void Trainer::pause() {
 }
 
 void Trainer::take_step() {
+  const Scope stop_recording([this] { watch_.abandon(); });  // also if the step fails
   if (std::exchange(paused_, false)) times_.boundary = Clock::now();
   if (checkpoints_) checkpoints_->check();
   const BackendGuard settings(plan_.backend);

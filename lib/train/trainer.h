@@ -21,7 +21,6 @@
 #include <functional>
 #include <memory>
 #include <optional>
-#include <vector>
 
 namespace trainopt {
 
@@ -69,7 +68,7 @@ class Trainer {
   /// Samples that were substituted or left out, and the one that ended the run.
   BadSamples bad_samples() const;
   /// The parts of a step, for callers that use the model, or its averaged weights.
-  Step& parts() const { return *step_; }
+  Step& parts() { return *step_; }
   const Plan& plan() const { return plan_; }
   const RunOutcome& outcome() const { return outcome_; }
 

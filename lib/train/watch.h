@@ -30,6 +30,8 @@ class StepWatch {
 
   /// Call before the first work of a step.
   void begin();
+  /// Stops recording operations, if the step failed.
+  void abandon() { observed_.reset(); }
   /// Files the gradients as such. Call when backward has left them and nothing has cleared them.
   void file_gradients();
   /// Adds to `record` what was measured until now. Call after the step's last work, with outcome.steps counting it.

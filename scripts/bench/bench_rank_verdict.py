@@ -1,6 +1,6 @@
 """Measures `compare` on two ranks over Gloo, one thread each: how often a job seems to differ from itself, whether a
 rank that is 5 % slower is found with the right size, overlap on a slowed link, the strategies of sharding in one
-rotation, what taking turns costs, and whether every launcher gives the same result.
+comparison, what taking turns costs, and whether every launcher gives the same result.
 
 The job is an MLP whose step takes about 15 ms on two cores, a good part of it for the exchange; the strategies train
 ResNet-18. All results are read from the folder that rank 0 writes. The slowed link needs root, ip and tc.

@@ -1,4 +1,4 @@
-"""`trainopt compare RECIPE --each KEY=a,b,c`: several arms in one rotation. Sizes are tiny, and speeds are not
+"""`trainopt compare RECIPE --each KEY=a,b,c`: several arms in one comparison. Sizes are tiny, and speeds are not
 asserted."""
 
 import csv

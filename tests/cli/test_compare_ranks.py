@@ -178,7 +178,7 @@ def test_arms_in_processes_of_their_own(job):
         assert answer["arms"][arm]["peak_memory_mib"] == pytest.approx(max(memory))
 
 
-def test_each_strategy_in_one_rotation(job):
+def test_each_strategy_in_one_comparison(job):
     compare(job, "--each", "parallel.sharding_strategy=none,zero1,zero2,zero3", *QUICK, "--quiet")
     answer = stored(job)
     arms = answer["arms"]

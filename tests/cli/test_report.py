@@ -222,7 +222,7 @@ def test_comparisons_and_ablations(trainopt):
     quick = ("--budget", "20s", "--repeats", "2", "--turn", "10ms")
     for name, command in (
         ("comparison", ("compare", "job.yaml", "--without", "set_to_none")),
-        ("rotation", ("compare", "job.yaml", "--each", "data.batch_size=4,8")),
+        ("several", ("compare", "job.yaml", "--each", "data.batch_size=4,8")),
         ("ablation", ("ablate", "job.yaml")),
     ):
         done = trainopt(*command, *quick, "--run-dir", name, "device=cpu")
@@ -232,7 +232,7 @@ def test_comparisons_and_ablations(trainopt):
         environment = json.loads((trainopt.folder / name / "environment.json").read_text())
         assert_equal_numbers(page.figures, {"": result, "environment.": environment})
         assert f"{'total.' if name == 'ablation' else 'arms.'}" in " ".join(page.figures)
-    done = trainopt("report", "comparison", "rotation", "ablation", "--out", "all.html")
+    done = trainopt("report", "comparison", "several", "ablation", "--out", "all.html")
     assert done.code == 0, done
     page = Page(trainopt.folder / "all.html")
     assert {key.split(".")[0] for key in page.figures} == {"1", "2", "3"}

@@ -63,9 +63,10 @@ TEST_CASE("16-bit convolutions computed in float32, and their gradients, agree w
   for (const auto type : {at::kBFloat16, at::kHalf})
     for (const auto& shape : {Conv2d::Shape{.in = 8, .out = 12, .kernel = 3, .stride = 2, .padding = 1},
                               {.in = 5, .out = 7, .kernel = 1},
-                              {.in = 3, .out = 4, .kernel = 7, .stride = 2, .padding = 3}}) {
+                              {.in = 3, .out = 4, .kernel = 7, .stride = 2, .padding = 3},
+                              {.in = 6, .out = 6, .kernel = 7, .padding = 3, .groups = 6}}) {
       const at::Tensor x = at::randn({2, shape.in, 11, 9}).requires_grad_(),
-                       w = at::randn({shape.out, shape.in, shape.kernel, shape.kernel}).requires_grad_();
+                       w = at::randn({shape.out, shape.in / shape.groups, shape.kernel, shape.kernel}).requires_grad_();
       const auto with = [&](const auto& convolve) {
         const AutocastGuard autocast(at::kCPU, type);
         const at::Tensor y = convolve();
@@ -75,7 +76,7 @@ TEST_CASE("16-bit convolutions computed in float32, and their gradients, agree w
       };
       const auto kernel = amp::make_float32_convolutions(std::make_unique<PlainConvolutionOperations>());
       const auto ours = with([&] { return kernel->forward(shape, x, w); }),
-                 theirs = with([&] { return at::conv2d(x, w, {}, shape.stride, shape.padding); });
+                 theirs = with([&] { return at::conv2d(x, w, {}, shape.stride, shape.padding, 1, shape.groups); });
       for (size_t i = 0; i < ours.size(); ++i) {
         CHECK(ours[i].scalar_type() == theirs[i].scalar_type());
         const at::Tensor wanted = theirs[i].to(at::kFloat);

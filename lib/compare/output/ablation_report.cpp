@@ -1,12 +1,12 @@
 #include "compare/output/ablation_report.h"
 
 #include "base/units.h"
+#include "compare/json_values.h"
 #include "compare/output/comparison_json.h"
 #include "compare/output/comparison_text.h"
-#include "compare/json_values.h"
 #include "compare/output/remarks.h"
-#include "compare/shares.h"
 #include "compare/output/table.h"
+#include "compare/shares.h"
 #include "metrics/format.h"
 #include "metrics/summary.h"
 

@@ -81,9 +81,12 @@ void read_two(const Json& json, Comparison& c) {
   const Json& numerics = json.at("numerics");
   c.numerics = {std::nullopt, numerics.is_null() ? std::optional<Numerics>() : numerics_from(numerics)};
   for (const Json& block : json.at("samples")) c.sampling.rounds.push_back(round_of(block_from(block)));
-  for (const Round& round : c.sampling.rounds)
-    for (const Turn& turn : round.turns)
-      if (!(turn.seconds > 0 && turn.samples > 0)) c.sampling.rounds.clear();  // refused like no rounds at all
+  const auto sound = [](const Round& round) {
+    return std::all_of(round.turns.begin(), round.turns.end(),
+                       [](const Turn& turn) { return turn.seconds > 0 && turn.samples > 0; });
+  };
+  // Otherwise it is refused like a result without rounds.
+  if (!std::all_of(c.sampling.rounds.begin(), c.sampling.rounds.end(), sound)) c.sampling.rounds.clear();
 }
 
 // The layout of several arms: a list of arms, one of pairs, and rounds.

@@ -16,7 +16,7 @@ Json to_json(const ArmResult& arm);
 /// every turn under "samples".
 Json to_json(const Comparison& comparison, bool with_samples);
 
-/// The inverse of to_json(…, true); of both layouts; verdicts are recomputed from the samples. Throws UserError(data)
+/// The inverse of to_json(…, true), for both layouts. Verdicts are recomputed from the samples. Throws UserError(data)
 /// naming what is missing or inconsistent.
 Comparison comparison_from(const Json& json);
 

@@ -7,9 +7,7 @@
 #include "metrics/summary.h"
 #include "statistics/spread.h"
 
-#include <algorithm>
 #include <cmath>
-#include <utility>
 
 namespace trainopt {
 namespace {

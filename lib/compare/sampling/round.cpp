@@ -173,7 +173,7 @@ Json to_json(const Block& block) {
 Block block_from(const Json& json) {
   Block block;
   block.order = json.at("order") == "abba" ? Order::abba : Order::baab;
-  block.pair = json.value("pair", int64_t{0});  // schema 1 had one pair
+  block.pair = json.at("pair");
   block.other_load_pct = optional_at<double>(json, "other_load_pct");
   for (size_t i = 0; i < block.turns.size(); ++i) block.turns[i] = turn_from(json.at("turns").at(i));
   return block;

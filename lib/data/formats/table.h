@@ -23,7 +23,7 @@ struct DataFormat {
   bool files = false;               ///< it is in files, which determine its size; otherwise it is made up
   bool one_file = false;            ///< it may be one file, as well as a folder
   bool remote = false;              ///< it may be in object storage
-  bool text = false;                ///< tokens; otherwise images, unless the model reads text
+  bool text = false;                ///< its samples are tokens; otherwise images
   bool decodes = false;             ///< its images are, or may be, JPEG and PNG files
   bool pads = false;                ///< its samples differ in length
   bool caches_decoded = false;      ///< data.cache: memory keeps its decoded images
@@ -79,11 +79,11 @@ constexpr const DataFormat& format_of(DatasetKind kind) {
   throw BrokenInvariant("a data format that is not in the table");
 }
 
-/// "tar and parquet": the words of the formats that have the trait.
-inline std::string formats_with(bool DataFormat::*trait) {
+/// "tar and parquet": the words of the formats that have the trait, or of those that do not.
+inline std::string formats_with(bool DataFormat::*trait, bool has = true) {
   std::vector<std::string_view> words;
   for (const DataFormat& format : kDataFormats)
-    if (format.*trait) words.push_back(format.word);
+    if (format.*trait == has) words.push_back(format.word);
   std::string text;
   for (size_t i = 0; i < words.size(); ++i)
     text.append(i == 0 ? "" : i + 1 == words.size() ? " and " : ", ").append(words[i]);

@@ -141,21 +141,21 @@ namespace {
 
 /// Casts to float32, convolves and casts back. Hides the float32 operations from a StepTrace: the caller's label stands
 /// for them.
-at::Tensor convolve_in_float32(const at::Tensor& input, const at::Tensor& weight, int64_t stride, int64_t padding) {
+at::Tensor convolve_in_float32(const at::Tensor& input, const at::Tensor& weight, const Conv2d::Shape& shape) {
   const auto forward = [&](std::vector<at::Tensor>& saved) {
     const at::DisableRecordFunctionGuard unseen;
     saved = {input, weight};
-    return at::convolution(input.to(at::kFloat), weight.to(at::kFloat), {}, {stride, stride}, {padding, padding},
-                           {1, 1}, false, {0, 0}, 1)
+    return at::convolution(input.to(at::kFloat), weight.to(at::kFloat), {}, {shape.stride, shape.stride},
+                           {shape.padding, shape.padding}, {1, 1}, false, {0, 0}, shape.groups)
         .to(input.scalar_type());
   };
-  const auto backward = [stride, padding](const BackwardCall& call) -> std::vector<at::Tensor> {
+  const auto backward = [shape](const BackwardCall& call) -> std::vector<at::Tensor> {
     const at::Tensor &x = call.saved[0], &w = call.saved[1];
     RECORD_FUNCTION(kConvolutionGradientLabel, std::vector<c10::IValue>({x}));
     const at::DisableRecordFunctionGuard unseen;
     const auto [of_x, of_w, of_bias] = at::convolution_backward(
-        call.gradient.to(at::kFloat), x.to(at::kFloat), w.to(at::kFloat), std::nullopt, {stride, stride},
-        {padding, padding}, {1, 1}, false, {0, 0}, 1, {call.needed[0], call.needed[1], false});
+        call.gradient.to(at::kFloat), x.to(at::kFloat), w.to(at::kFloat), std::nullopt, {shape.stride, shape.stride},
+        {shape.padding, shape.padding}, {1, 1}, false, {0, 0}, shape.groups, {call.needed[0], call.needed[1], false});
     const auto as = [](const at::Tensor& gradient, const at::Tensor& of) {
       return gradient.defined() ? gradient.to(of.scalar_type()) : gradient;
     };
@@ -179,7 +179,7 @@ class Float32Convolutions : public ConvolutionOperations {
                      w = weight.to(*type);  // rounded as autocast does, also if weight is no 16-bit copy
     RECORD_FUNCTION(kConvolutionLabel, std::vector<c10::IValue>({x}));
     const c10::impl::ExcludeDispatchKeyGuard without_autocast(c10::DispatchKey::AutocastCPU);
-    return convolve_in_float32(x, w, shape.stride, shape.padding);
+    return convolve_in_float32(x, w, shape);
   }
 
  private:

@@ -113,7 +113,8 @@ Outcome apply_to_language_model(Plan& plan, const std::string& rows) {
       "fused_kernels", "logits, loss and their gradients in pieces of tokens",
       [](const BuildContext& context) { return make_fused_language_head(language_head_kernels(context.device)); });
   return Outcome::applied(
-      fmt::format("{}; last layer and loss with their gradients in pieces of tokens: no logits of all tokens", rows),
+      fmt::format("{}last layer and loss with their gradients in pieces of tokens: no logits of all tokens",
+                  rows.empty() ? "" : rows + "; "),
       receipt_of_language);
 }
 

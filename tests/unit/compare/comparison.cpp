@@ -324,6 +324,9 @@ TEST_CASE("a result reads back and is judged again, and a modified one is refuse
   Json shorter = json;
   shorter.erase("arms");
   CHECK_THROWS_AS(comparison_from(shorter), UserError);
+  Json timeless = json;
+  timeless["samples"][1]["turns"][2]["seconds"] = 0;
+  CHECK_THROWS_WITH(comparison_from(timeless), ContainsSubstring("turns without time"));
   Json newer = json;
   newer["schema_version"] = 99;
   CHECK_THROWS_AS(comparison_from(newer), UserError);

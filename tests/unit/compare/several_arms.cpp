@@ -40,7 +40,8 @@ Comparison judged(Sampling sampling, const CompareOptions& options) {
   return r;
 }
 
-Comparison rotated(uint64_t seed, const std::vector<double>& speeds, CompareOptions options = {}, double noise = 0.01) {
+Comparison compared(uint64_t seed, const std::vector<double>& speeds, CompareOptions options = {},
+                    double noise = 0.01) {
   options.seed = seed;
   options.turn_s = 1e-9;
   const auto machine = std::make_shared<SimulatedMachine>(seed, noise);
@@ -155,7 +156,7 @@ TEST_CASE("equal arms: some pair is called different in at most 5 % of rotations
 TEST_CASE("the pair with an effect is found, and the other pairs have none") {
   int held = 0;
   for (uint64_t seed = 0; seed < 5; ++seed) {
-    const Comparison r = rotated(seed, {1, 1, 1.05, 1});
+    const Comparison r = compared(seed, {1, 1, 1.05, 1});
     REQUIRE(r.sampling.ended == "decided");
     for (const auto& [a, b] : pairs_of(4)) {
       const Verdict expected = b == 2 ? Verdict::pays : a == 2 ? Verdict::costs : Verdict::no_effect;
@@ -173,16 +174,16 @@ TEST_CASE("the pair with an effect is found, and the other pairs have none") {
 
 TEST_CASE("the headline names all arms that are not shown to be slower") {
   CompareOptions options;
-  const Comparison two = rotated(1, {1.3, 1, 1.3}, options);
+  const Comparison two = compared(1, {1.3, 1, 1.3}, options);
   CHECK(two.fastest.arms.size() == 2);
   CHECK(two.fastest.alike);
   CHECK(headline(two).find("are the fastest: they are within ±1 % of each other; ") != std::string::npos);
   CHECK(headline(two).find("faster than two") != std::string::npos);
-  CHECK(headline(rotated(1, {1, 1, 1})) == "no effect: all arms are within ±1 % of each other");
+  CHECK(headline(compared(1, {1, 1, 1})) == "no effect: all arms are within ±1 % of each other");
   options.repeats = 12;
-  CHECK(headline(rotated(1, {1, 1, 1}, options, 0.1)).find("no arm is shown to be slower") != std::string::npos);
+  CHECK(headline(compared(1, {1, 1, 1}, options, 0.1)).find("no arm is shown to be slower") != std::string::npos);
   options.repeats = 2;
-  CHECK(headline(rotated(1, {1, 1, 3}, options)).find("three was measured to be the fastest; too few rounds") !=
+  CHECK(headline(compared(1, {1, 1, 3}, options)).find("three was measured to be the fastest; too few rounds") !=
         std::string::npos);
 }
 
@@ -204,7 +205,7 @@ TEST_CASE("intervals are narrowed to what chains of arms allow") {
   CHECK_FALSE(none[0].has_value());
 }
 
-TEST_CASE("what an arm leaves behind for the next turn is estimated in a rotation too") {
+TEST_CASE("what an arm leaves behind for the next turn is estimated in a comparison too") {
   const auto machine = std::make_shared<SimulatedMachine>(1, 0.001);
   std::vector<WarmArm> arms;
   for (size_t i = 0; i < 3; ++i) {
@@ -244,7 +245,7 @@ TEST_CASE("an arm that fails after the first round leaves what was measured") {
 TEST_CASE("a comparison of several arms reads back and is judged again, and a modified one is refused") {
   CompareOptions options;
   options.repeats = 18;
-  const Comparison r = rotated(4, {1, 1.1, 0.9}, options);
+  const Comparison r = compared(4, {1, 1.1, 0.9}, options);
   const Json json = Json::parse(to_json(r, true).dump());
   const Comparison again = comparison_from(json);
   CHECK(comparison_text(again, false) == comparison_text(r, false));
