@@ -145,13 +145,13 @@ Turn turn_from(const Json& json) {
   Turn turn;
   turn.steps = json.at("steps");
   turn.samples = json.at("samples");
-  turn.tokens = json.value("tokens", int64_t{0});  // older results have none
+  turn.tokens = json.at("tokens");
   turn.seconds = json.at("seconds");
   turn.data_wait_s = json.at("data_wait_s");
   turn.cpu_s = json.at("cpu_s");
   turn.step_ms = json.at("step_ms").get<std::vector<double>>();
   for (const Json& loss : json.at("losses")) turn.losses.push_back(loss.is_null() ? NAN : loss.get<double>());
-  if (json.contains("phases")) turn.phases = phase_sums_from(json.at("phases"));  // older results have none
+  turn.phases = phase_sums_from(json.at("phases"));
   turn.sm_clock_mhz = optional_at<double>(json, "sm_clock_mhz");
   turn.throttle = optional_at<int64_t>(json, "throttle");
   return turn;
