@@ -1,4 +1,4 @@
-#include "model/gpt2.h"
+#include "model/networks.h"
 
 #include "base/error.h"
 #include "device/tensor.h"

@@ -1,4 +1,4 @@
-#include "model/mlp.h"
+#include "model/networks.h"
 
 #include "device/tensor.h"
 #include "model/layers.h"

@@ -2,11 +2,7 @@
 
 #include "base/error.h"
 #include "device/tensor.h"
-#include "model/convnext.h"
-#include "model/gpt2.h"
-#include "model/mlp.h"
-#include "model/resnet.h"
-#include "model/vit.h"
+#include "model/networks.h"
 
 #include <algorithm>
 #include <array>

@@ -1,4 +1,4 @@
-#include "model/resnet.h"
+#include "model/networks.h"
 
 #include "base/error.h"
 

@@ -1,4 +1,4 @@
-#include "model/vit.h"
+#include "model/networks.h"
 
 #include "base/error.h"
 #include "device/tensor.h"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 MAX_FILES = 40  # in one folder of lib/ or app/, without those in folders below it
 KNOWN = "tests/hygiene/neighbours.txt"  # the headers that had one neighbour when the rule was made
-MAX_KNOWN = 43  # lower it with each line that goes
+MAX_KNOWN = 39  # lower it with each line that goes
 QUOTED = re.compile(r'^#include "([^"]+)"', re.MULTILINE)
 SOURCES = {".h", ".cuh", ".cpp", ".cu"}
 

@@ -1,7 +1,5 @@
 // ConvNeXt-T against torchvision 0.26: names, sizes, operations, and stochastic depth. Outputs and gradients are
 // compared by tests/oracle.
-#include "model/convnext.h"
-
 #include "device/tensor.h"
 #include "filled.h"
 #include "model/model.h"
