@@ -367,7 +367,7 @@ Comparison AblationBench::compare_cell(const ArmSpec& a, const ArmSpec& b, const
     numbers = [&twin = twin_of_plain(a, yardstick(a.recipe, b.recipe))](std::span<const WarmArm> pair) {
       return numbers_of_pair(twin, pair[0], pair[1]);
     };
-  return compare_pairs(std::move(pairs), numbers, options, until, quiet_);
+  return compare_in_process_pairs(std::move(pairs), numbers, options, until, quiet_);
 }
 
 Cell AblationBench::measure(const SwitchSet& a, const SwitchSet& b, std::optional<Ceiling> b_without, double seconds) {
@@ -391,7 +391,7 @@ Cell AblationBench::measure(const SwitchSet& a, const SwitchSet& b, std::optiona
     for (const Measurement& pair : measurements_of(result.blocks, true))
       cell.gain.pairs.push_back(std::log(pair.seconds_per_sample.a / pair.seconds_per_sample.b));
     observer_.report(fmt::format("{} against {}: {} in {}", name_b, name_a, percent_faster(result.ratio),
-                                 counted(result.pairs(), "pair")));
+                                 counted(result.process_pairs(), "pair")));
   } catch (const UserError& error) {  // named recovery: a cell that fails becomes a row with its reason
     cell.gain.reason = error.what();
     observer_.report(fmt::format("{} against {}: {}", name_b, name_a, error.what()));

@@ -110,7 +110,7 @@ std::vector<std::string> warnings_of(const Comparison& c, bool consistent) {
   bool all_decided = true;
   for (size_t i = 0; i < pairs.size(); ++i) {
     const std::string names =
-        c.is_of_two() ? "" : fmt::format("{} (B) against {} (A): ", c.arms[pairs[i].b].name, c.arms[pairs[i].a].name);
+        c.is_a_and_b() ? "" : fmt::format("{} (B) against {} (A): ", c.arms[pairs[i].b].name, c.arms[pairs[i].a].name);
     for (const auto& warning : warnings_about_arms(c.pairs[i])) all.push_back(names + warning);
     all_decided = all_decided && c.pairs[i].verdict != Verdict::inconclusive;
     if (c.pairs[i].verdict == Verdict::inconclusive) needed = std::max(needed, more_measurements(c.pairs[i]));

@@ -48,12 +48,12 @@ struct PairResult {
   bool own_processes = false;  ///< if true, a measurement is a pair of processes, not a block
   double seconds = 0;          ///< duration of the whole comparison
   std::string ended;           ///< as in Sampling
-  std::vector<Block> blocks;   ///< the turns of the two; dropped after judge() if there are more arms
+  std::vector<Block> blocks;   ///< the turns of the two; empty after judge() if there are more arms
 
   /// Turns of each arm.
   int64_t turns() const { return 2 * static_cast<int64_t>(blocks.size()); }
   /// Pairs of processes; 1 if the arms share a process.
-  int64_t pairs() const { return blocks.empty() ? 0 : blocks.back().pair + 1; }
+  int64_t process_pairs() const { return blocks.empty() ? 0 : blocks.back().pair + 1; }
 };
 
 /// With more arms, rounds are long, and the verdicts of all pairs take much memory.
@@ -67,14 +67,14 @@ struct Fastest {
 };
 
 struct Comparison {
-  std::string job, key;  ///< what the arms have in common, as the user named it; what they differ in. Two recipes that
-                         ///< the user named have neither: they are A and B
+  std::string job, key;  ///< what all arms share, as the user wrote it; the option they differ in. Both are empty for
+                         ///< two recipes
   double level = 0.95;   ///< level of all conclusions together
   double min_effect = 0.01;
   uint64_t seed = 0;  ///< seeds the order of the turns
   Sampling sampling;
-  std::vector<Json> recipes;        ///< each arm's; null: not stored
-  std::optional<NoiseFloor> noise;  ///< the first arm's; null in own processes, which show their variation
+  std::vector<Json> recipes;                      ///< each arm's; null: not stored
+  std::optional<NoiseFloor> noise;                ///< the first arm's; null in own processes, whose spread shows it
   std::vector<std::optional<Numerics>> numerics;  ///< each arm's agreement with the first one, which has none
 
   // Computed by judge()
@@ -83,8 +83,8 @@ struct Comparison {
   Fastest fastest;
   std::vector<std::string> warnings;
 
-  /// Whether the arms are two recipes, called A and B; otherwise they are values of `key`.
-  bool is_of_two() const { return key.empty(); }
+  /// Whether the arms are two recipes, A and B; otherwise they are values of `key`.
+  bool is_a_and_b() const { return key.empty(); }
   int64_t turns() const { return 2 * static_cast<int64_t>(sampling.rounds.size()); }  ///< turns of each arm
   int64_t sets() const { return sampling.rounds.empty() ? 0 : sampling.rounds.back().set + 1; }
   /// The result of arms `a` < `b`.
@@ -98,7 +98,7 @@ Comparison empty_comparison(const CompareOptions& options);
 
 /// "pair" (of processes) or "block" of A and B; otherwise "set" or "round".
 inline const char* measurement_name(const Comparison& comparison) {
-  if (comparison.is_of_two()) return comparison.sampling.own_processes ? "pair" : "block";
+  if (comparison.is_a_and_b()) return comparison.sampling.own_processes ? "pair" : "block";
   return comparison.sampling.own_processes ? "set" : "round";
 }
 

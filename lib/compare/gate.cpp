@@ -108,7 +108,7 @@ std::vector<GateEvidence> evidence_of(const Comparison& c, const GateRule& rule)
     e.interval = pair.interval;
     e.arm_failed = c.sampling.ended == "failed";
     add_numbers(c.numerics[arm], e);
-    if (c.is_of_two()) {
+    if (c.is_a_and_b()) {
       // Half a per mille is as near to the boundary as it is worth measuring.
       const double distance =
           rule.boundary() ? std::abs(std::log(pair.ratio / *rule.boundary())) : std::log1p(c.min_effect);
@@ -156,7 +156,7 @@ GateDecision decide_all(const GateRule& rule, const std::vector<GateEvidence>& a
 
 GateDecision decide(const GateRule& rule, const Comparison& comparison) {
   const std::vector<GateEvidence> arms = evidence_of(comparison, rule);
-  return comparison.is_of_two() ? decide(rule, arms.front()) : decide_all(rule, arms);
+  return comparison.is_a_and_b() ? decide(rule, arms.front()) : decide_all(rule, arms);
 }
 
 std::string gate_text(const GateDecision& decision) {

@@ -11,7 +11,7 @@ namespace {
 
 std::string progress_text(const Comparison& c, const PairVerdicts& verdicts) {
   const std::string measured = counted(verdicts.measurements(), measurement_name(c));
-  if (c.is_of_two()) {
+  if (c.is_a_and_b()) {
     const SequentialVerdict& verdict = verdicts.of(0);
     return fmt::format("{}: {}, {}", measured, percent_faster(verdict.ratio(), verdict.interval()),
                        verdict.decided() ? text(verdict.verdict()) : "undecided");
@@ -136,8 +136,9 @@ Comparison compare(const Baseline& baseline, WarmArm b, const CompareOptions& op
   return judging.finish(sample_rounds(arms, options, until, observer, judging.look()));
 }
 
-Comparison compare_pairs(SetOptions sets, const std::function<Numerics(std::span<const WarmArm> pair)>& numbers,
-                         const CompareOptions& options, Clock::time_point until, const Observer& observer) {
+Comparison compare_in_process_pairs(SetOptions sets,
+                                    const std::function<Numerics(std::span<const WarmArm> pair)>& numbers,
+                                    const CompareOptions& options, Clock::time_point until, const Observer& observer) {
   Judging judging(options, observer);
   if (numbers)
     sets.first_set = [&](std::span<const WarmArm> pair) {

@@ -1,5 +1,4 @@
-// Measures a comparison: from specs, with all arms in this process or in sets of fresh processes, or from arms that are
-// warm already.
+// Measures a comparison, with all arms in this process or in sets of fresh processes.
 #pragma once
 
 #include "compare/arms/make_arm.h"
@@ -17,7 +16,7 @@ struct ArmsToCompare {
   std::vector<std::string> names;
   std::vector<ArmSpec> specs;  ///< one for each name
   ArmHost host = ArmHost::this_process;
-  bool with_numbers = true;  ///< check that all train the same thing; in this process also measures the noise floor
+  bool with_numbers = true;  ///< compare the arms' numbers; in this process also measure the noise floor
 };
 
 /// Lets the arms take turns until the verdicts are decided, `until` is reached, or the observer stops it. nullopt: the
@@ -32,12 +31,13 @@ Comparison compare(const Baseline& baseline, WarmArm b, const CompareOptions& op
 
 /// Lets two arms take turns in pairs of fresh processes. `numbers`: how they compare, called with the first pair; may
 /// be empty. Throws as sample_sets() does.
-Comparison compare_pairs(SetOptions sets, const std::function<Numerics(std::span<const WarmArm> pair)>& numbers,
-                         const CompareOptions& options, Clock::time_point until, const Observer& observer);
+Comparison compare_in_process_pairs(SetOptions sets,
+                                    const std::function<Numerics(std::span<const WarmArm> pair)>& numbers,
+                                    const CompareOptions& options, Clock::time_point until, const Observer& observer);
 
 /// A baseline without A: the first steps of A's twin of this kind, from a process that has ended when this returns.
 Baseline make_twin_baseline(const ArmSpec& a, Yardstick kind, ArmFactory& factory, const CompareOptions& options);
-/// Compares the numbers of the second arm with the first's, with tolerances from such a twin.
+/// Compares B's numbers with A's. The tolerances come from `twin`.
 Numerics numbers_of_pair(Baseline twin, const WarmArm& a, const WarmArm& b);
 
 }  // namespace trainopt

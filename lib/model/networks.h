@@ -26,10 +26,10 @@ void build_convnext(Builder& builder, const ModelConfig& config, const InputShap
 /// vector for each patch of `input`. Throws UserError if the image cannot be divided into patches.
 void build_vit(Builder& builder, const ModelConfig& config, const InputShape& input);
 
-/// GPT-2 (Radford et al. 2019), with Hugging Face's parameter names. For int64 tokens [batch, tokens], at most
-/// `context` of them in [0, vocabulary): the logits of each next token [batch, tokens, vocabulary], or the loss of
-/// ForwardContext::target. The last layer's weight is that of the embedding. In files, names may lack
-/// "transformer.", buffers of causal masks are left out, and the last layer's weight may be there too.
+/// GPT-2 (Radford et al. 2019), with Hugging Face's parameter names. Input: int64 tokens [batch, tokens], each in
+/// [0, vocabulary), at most `context` a sample. Output: the logits of each next token [batch, tokens, vocabulary], or
+/// their loss if ForwardContext::target is set. The last layer's weight is that of the embedding. In files, names may
+/// lack "transformer.", buffers of causal masks are left out, and the last layer's weight may be there too.
 void build_gpt2(Builder& builder, const ModelConfig& config, const InputShape& input);
 
 }  // namespace trainopt

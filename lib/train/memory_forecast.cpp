@@ -51,7 +51,7 @@ class RehearsedStep {
     step_.guard().begin(number, 0);
     for (bool last = false; !last;) {
       const Batch batch = next_batch();
-      for (const Batch& micro : split_batch(batch, plan_.stages.micro_batches)) step_.run(micro);
+      for (const Batch& micro : split_batch(batch, plan_.stages.micro_batches)) step_.run_micro_batch(micro);
       last = batch.is_last;
     }
     memory_.file_gradients(step_.parameters());

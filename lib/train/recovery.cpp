@@ -37,52 +37,53 @@ int64_t largest_piece(const Plan& plan, int64_t pieces) { return (plan.data.batc
 
 void Recovery::deliver(const std::vector<StepRecord>& rows) {
   for (const StepRecord& own : rows) {
-    const StepRecord row = run_.ranks.over_ranks(own);
+    const StepRecord row = parts_.ranks.over_ranks(own);
     if (!is_finite(row)) return handle_nonfinite(row);  // later rows are of steps that wrote nothing
-    if (replayed_step_ == row.step())
+    if (repeated_step_ == row.step())
       throw UserError(fmt::format("suspected hardware fault: the step was non-finite, but finite when repeated from "
                                   "the same state with the same samples; resume on another machine from the newest "
                                   "checkpoint, which was saved before it: {}, on {} of {}",
-                                  numbers_of(row), run_.plan.device.str(), host_name()),
+                                  numbers_of(row), parts_.plan.device.str(), host_name()),
                       ExitCode::hardware);
-    run_.listener.step_done(row);
+    parts_.listener.step_done(row);
   }
 }
 
 /// Applies train.on_nonfinite. With skip and rerun the device has the state from before the step, and training
 /// continues from it.
 void Recovery::handle_nonfinite(const StepRecord& row) {
-  const OnNonfinite policy = run_.plan.train.on_nonfinite;
-  const bool again = replayed_step_ == row.step();
+  const OnNonfinite policy = parts_.plan.train.on_nonfinite;
+  const bool again = repeated_step_ == row.step();
   const bool gradients = std::isfinite(*row[Metric::loss]);
-  const bool budget_left = run_.outcome.skipped_steps < run_.plan.train.max_skipped_steps;
-  const std::string began = run_.watch.where_nonfinite_began(row.step());
+  const bool budget_left = parts_.outcome.skipped_steps < parts_.plan.train.max_skipped_steps;
+  const std::string began = parts_.watch.where_nonfinite_began(row.step());
   const std::string what = fmt::format("{} not finite: {}{}", gradients ? "the gradients are" : "loss is",
                                        numbers_of(row), began.empty() ? "" : "; " + began);
-  const StepStart *start = run_.step.guard().start_of(row.step()), *before = run_.step.guard().start_of(row.step() - 1);
+  const StepStart *start = parts_.step.guard().start_of(row.step()),
+                  *before = parts_.step.guard().start_of(row.step() - 1);
   NonfiniteStep event{.step = row.step(),
-                      .epoch = (row.step() - 1) / run_.plan.data.schedule().steps_per_epoch(),
+                      .epoch = (row.step() - 1) / parts_.plan.data.schedule().steps_per_epoch(),
                       .loss = row[Metric::loss],
                       .grad_norm = row[Metric::grad_norm],
-                      .sample_ids = run_.ranks.over_ranks(start ? start->sample_ids : std::vector<int64_t>()),
+                      .sample_ids = parts_.ranks.over_ranks(start ? start->sample_ids : std::vector<int64_t>()),
                       .sample_ids_before = {},
                       .began = began,
                       .action = ""};
   // The previous step's update may have caused this loss.
-  if (policy == OnNonfinite::abort && before) event.sample_ids_before = run_.ranks.over_ranks(before->sample_ids);
+  if (policy == OnNonfinite::abort && before) event.sample_ids_before = parts_.ranks.over_ranks(before->sample_ids);
   const auto tell = [&](std::string action) {
-    if (!again) run_.listener.step_done(row);
+    if (!again) parts_.listener.step_done(row);
     event.action = std::move(action);
-    run_.listener.not_finite(event);
+    parts_.listener.not_finite(event);
   };
   if (policy == OnNonfinite::skip && budget_left) {
     tell("the step was skipped");
-    ++run_.outcome.skipped_steps;
+    ++parts_.outcome.skipped_steps;
     return rewind_to(row.step());
   }
   if (policy == OnNonfinite::rerun && !again) {
     tell("the step is repeated");
-    replayed_step_ = row.step();
+    repeated_step_ = row.step();
     return rewind_to(row.step() - 1);
   }
   tell("the run ends");
@@ -93,7 +94,7 @@ void Recovery::handle_nonfinite(const StepRecord& row) {
                     ExitCode::diverged);
   if (policy == OnNonfinite::skip)
     throw UserError(
-        fmt::format("{}; train.max_skipped_steps steps were already skipped: {}", what, run_.outcome.skipped_steps),
+        fmt::format("{}; train.max_skipped_steps steps were already skipped: {}", what, parts_.outcome.skipped_steps),
         ExitCode::diverged);
   throw UserError(
       fmt::format("{}; lower optimizer.lr, add warm-up, or inspect the data of this step and the one before", what),
@@ -102,15 +103,15 @@ void Recovery::handle_nonfinite(const StepRecord& row) {
 
 /// The device already has the state after `step`; this resets the host's state to match.
 void Recovery::rewind_to(int64_t step) {
-  if (const StepStart* next = run_.step.guard().start_of(step + 1)) run_.outcome.samples = next->samples;
-  run_.step.guard().rewind_to(step + 1);
-  run_.outcome.steps = step;
-  run_.start_again();
+  if (const StepStart* next = parts_.step.guard().start_of(step + 1)) parts_.outcome.samples = next->samples;
+  parts_.step.guard().rewind_to(step + 1);
+  parts_.outcome.steps = step;
+  parts_.start_again();
 }
 
-void Recovery::within_memory(const std::function<void()>& work) {
+void Recovery::retry_if_out_of_memory(const std::function<void()>& work) {
   for (;;) {
-    run_.step.guard().begin(run_.outcome.steps + 1, run_.outcome.samples);
+    parts_.step.guard().begin(parts_.outcome.steps + 1, parts_.outcome.samples);
     try {
       return work();
     } catch (const std::exception& error) {  // named recovery: out of memory
@@ -121,60 +122,60 @@ void Recovery::within_memory(const std::function<void()>& work) {
 }
 
 void Recovery::undo_for_memory(const std::exception& cause) {
-  Step& step = run_.step;
+  Step& step = parts_.step;
   const int64_t gradient_bytes = step.parameters().gradient_bytes();
-  run_.watch.out_of_memory();
+  parts_.watch.out_of_memory();
   const bool recorded = step.runner().drop_state(/*permanently=*/true);
   step.parameters().clear_gradients();
   step.guard().rollback();
   if (recorded) {  // releasing recordings may free enough memory, and does not change results
     log_warning("out of memory in step {}: repeating it; from now on steps are not recorded and replayed",
-                run_.outcome.steps + 1);
+                parts_.outcome.steps + 1);
   } else {
-    const int64_t pieces = run_.outcome.micro_split;
+    const int64_t pieces = parts_.outcome.micro_split;
     if (step.context().communicator->ranks() > 1 ||  // the others wait in a collective that cannot be undone
-        run_.plan.data.batch_size / (2 * pieces) < step.min_micro_batch_size())
-      refuse_smaller(gradient_bytes);
-    run_.outcome.micro_split = 2 * pieces;
+        parts_.plan.data.batch_size / (2 * pieces) < step.min_micro_batch_size())
+      throw_out_of_memory(gradient_bytes);
+    parts_.outcome.micro_split = 2 * pieces;
     log_warning(
         "out of memory in step {}: from now on {} at a time instead of {}, in twice as many micro-batches; the global "
         "batch stays the same{}",
-        run_.outcome.steps + 1, counted(largest_piece(run_.plan, 2 * pieces), "sample"),
-        largest_piece(run_.plan, pieces),
+        parts_.outcome.steps + 1, counted(largest_piece(parts_.plan, 2 * pieces), "sample"),
+        largest_piece(parts_.plan, pieces),
         step.model().buffers().empty() ? "" : ", but batch-norm sees fewer samples at once, so results differ");
   }
   log_debug("{}", cause.what());
-  release_cached_memory(run_.plan.device);
-  run_.reopen_data();
+  release_cached_memory(parts_.plan.device);
+  parts_.reopen_data();
 }
 
-void Recovery::refuse_smaller(int64_t gradient_bytes) const {
-  const Step& step = run_.step;
-  const auto stats = memory_stats(run_.plan.device);
-  const std::string in_memory = memory_text(run_.outcome.trace.memory);
+void Recovery::throw_out_of_memory(int64_t gradient_bytes) const {
+  const Step& step = parts_.step;
+  const auto stats = memory_stats(parts_.plan.device);
+  const std::string in_memory = memory_text(parts_.outcome.trace.memory);
   throw UserError(
       fmt::format("out of memory with {} at a time{}; MiB held: model {:.0f}, gradients {:.0f}, optimizer {:.0f}{}; "
                   "the rest is activations and batches{}; use a "
                   "smaller model or samples, 16-bit precision or more memory",
-                  counted(largest_piece(run_.plan, run_.outcome.micro_split), "sample"),
+                  counted(largest_piece(parts_.plan, parts_.outcome.micro_split), "sample"),
                   step.min_micro_batch_size() > 1 ? ", the minimum for batch-norm" : "",
                   mib(step.parameters().parameter_bytes()), mib(gradient_bytes), mib(step.optimizer().state_bytes()),
-                  stats && !run_.plan.device.is_cpu()
+                  stats && !parts_.plan.device.is_cpu()
                       ? fmt::format(", libtorch in total {:.0f} of {:.0f} reserved", mib(stats->allocated),
                                     mib(stats->reserved))
-                      : fmt::format(", peak of this process {:.0f}", peak_memory_mib(run_.plan.device)),
+                      : fmt::format(", peak of this process {:.0f}", peak_memory_mib(parts_.plan.device)),
                   in_memory.empty() ? "" : fmt::format(" ({})", in_memory)),
       ExitCode::memory);
 }
 
-Recovery::Evaluation Recovery::evaluate_within_memory(const std::function<Evaluation()>& evaluate) {
+Recovery::Evaluation Recovery::evaluate_with_retry(const std::function<Evaluation()>& evaluate) {
   try {
     return evaluate();
   } catch (const std::exception& error) {  // named recovery: release memory held by recordings
-    if (!is_out_of_memory(error) || !run_.step.runner().drop_state(/*permanently=*/false)) throw;
+    if (!is_out_of_memory(error) || !parts_.step.runner().drop_state(/*permanently=*/false)) throw;
     log_warning(
         "out of memory in an evaluation: repeating it without the recorded steps, which will be recorded again");
-    release_cached_memory(run_.plan.device);
+    release_cached_memory(parts_.plan.device);
     return evaluate();
   }
 }

@@ -1,5 +1,5 @@
 // One training step: the parts that a plan's slots hold, and the two halves of a step that they make up. The trainer,
-// its warm-up and evaluation, and the memory forecast all run this class.
+// its warm-up and the memory forecast run it; an evaluation uses its parts.
 #pragma once
 
 #include "comm/communicator.h"
@@ -36,7 +36,7 @@ class Step {
 
   /// Runs forward and backward of one micro-batch, eagerly or as the plan's runner does. Returns its share of the
   /// step's loss (0-dim, detached).
-  at::Tensor run(const Batch& micro) { return runner_->micro_step(body_, micro); }
+  at::Tensor run_micro_batch(const Batch& micro) { return runner_->micro_step(body_, micro); }
   /// Runs the update, after the step's last micro-batch. Returns the gradient norm before clipping (0-dim); undefined
   /// without clipping.
   at::Tensor update();
@@ -44,12 +44,12 @@ class Step {
   /// device, so it can be recorded once and replayed.
   at::Tensor micro_step(const Batch& micro);
 
-  /// With batch-norm at least 2 samples: the variance of a single value is 0 ÷ 0.
+  /// With batch-norm at least 2 samples: it would divide 0 by 0 if there were one value of a channel.
   int64_t min_micro_batch_size() const { return model_->buffers().empty() ? 1 : 2; }
   /// The gradients' bytes at the last update, before they were cleared.
   int64_t gradient_bytes() const { return gradient_bytes_; }
 
-  /// Saves the state of every part under torchvision's names. Each rank saves what its stage stores.
+  /// Saves the state of every part under the model's names. Each rank saves what its stage stores.
   void save(ArchiveWriter& archive) const;
   /// Restores what save() saved. `expected`: what the run would save now, as shapes. Throws UserError(checkpoint) if
   /// the archive has other tensors.
@@ -70,7 +70,7 @@ class Step {
   StepGuard& guard() const { return *guard_; }
   RankGroups& groups() const { return *groups_; }
   StepPhases& phases() { return phases_; }
-  /// The inputs for building a part that is not one of these.
+  /// Inputs for building further parts (the profiler).
   const BuildContext& context() const { return *context_; }
 
  private:

@@ -81,7 +81,7 @@ void Trainer::pause() {
 }
 
 void Trainer::take_step() {
-  const Scope stop_recording([this] { watch_.abandon(); });  // also if the step fails
+  const Scope stop_recording([this] { watch_.stop_observing(); });  // also if the step fails
   if (std::exchange(paused_, false)) times_.boundary = Clock::now();
   if (checkpoints_) checkpoints_->check();
   const BackendGuard settings(plan_.backend);
@@ -94,7 +94,7 @@ void Trainer::take_step() {
   if (momentum) step_->optimizer().set_momentum(*momentum);
 
   std::optional<MicroBatchResults> done;
-  recovery_.within_memory([&] { done = run_micro_batches(); });
+  recovery_.retry_if_out_of_memory([&] { done = run_micro_batches(); });
   at("updating the weights");
   watch_.file_gradients();
   const at::Tensor grad_norm = step_->update();
@@ -128,7 +128,8 @@ Trainer::MicroBatchResults Trainer::run_micro_batches() {
                   split = std::min(outcome_.micro_split, pieces);
     outcome_.trace.largest_micro_batch =
         std::max(outcome_.trace.largest_micro_batch, (batch.items + split - 1) / split);
-    for (const Batch& micro : split_batch(batch, pieces)) results.record.add(Metric::loss, step_->run(micro));
+    for (const Batch& micro : split_batch(batch, pieces))
+      results.record.add(Metric::loss, step_->run_micro_batch(micro));
     results.samples = batch.step_items;
     results.tokens = batch.step_tokens;
     last = batch.is_last;
@@ -149,7 +150,7 @@ void Trainer::after_step(PendingRecord record, const at::Tensor& grad_norm) {
   record.finish();
   async_reader_->submit(std::move(record));
   range.reset();
-  if (recorded) batches_->pause();  // loading meanwhile would spare the next steps their wait
+  if (recorded) batches_->pause();  // batches loaded while the trace is written would hide the next steps' waits
   watch_.end();
   times_.boundary = Clock::now();
   // Wait for the first step, because the summary reports when it ended. Also wait before comparing, evaluating or
@@ -281,7 +282,7 @@ void Trainer::evaluate() {
   const auto evaluated = [&] {
     // The ranks have batch-norm statistics, and averages of them, of their own.
     ranks_.broadcast_buffers(step_->model(), step_->groups().replicas());
-    return recovery_.evaluate_within_memory([&] {
+    return recovery_.evaluate_with_retry([&] {
       return trainopt::evaluate(step_->model(), step_->task(), step_->precision(), plan_, *communicator_,
                                 bad_samples_.evaluation, stopped);
     });
@@ -317,7 +318,7 @@ void Trainer::run_largest_batch() {
   at("running the largest batch");
   const Batch batch = largest_batch(plan_.data, plan_.device);
   for (const bool last : {false, true}) {
-    recovery_.within_memory([&] {
+    recovery_.retry_if_out_of_memory([&] {
       const int64_t pieces = outcome_.micro_split * plan_.stages.micro_batches;
       for (const Batch& micro : split_batch(batch, pieces, step_->min_micro_batch_size())) step_->micro_step(micro);
     });

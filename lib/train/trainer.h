@@ -60,7 +60,7 @@ class Trainer {
   void during(const char* stage, const std::function<void()>& work);
   bool finished() const;
 
-  /// Saves the state of every part, from which another run can resume. Model entries have torchvision's names.
+  /// Saves the state of every part, from which another run can resume. Entries have the model's names.
   void save(ArchiveWriter& archive) const;
   /// The model's complete parameters and buffers on rank 0, nothing on other ranks. Every rank must call it, and inside
   /// during() if a GPU fault is to be reported as such.

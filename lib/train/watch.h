@@ -30,12 +30,12 @@ class StepWatch {
 
   /// Call before the first work of a step.
   void begin();
-  /// Stops recording operations, if the step failed.
-  void abandon() { observed_.reset(); }
-  /// Files the gradients as such. Call when backward has left them and nothing has cleared them.
+  /// Stops recording operations, also of a step that failed.
+  void stop_observing() { observed_.reset(); }
+  /// Labels the gradients' memory as gradients. Call between the last backward and the update.
   void file_gradients();
-  /// Adds to `record` what was measured until now. Call after the step's last work, with outcome.steps counting it.
-  /// `grad_norm`: what Step::update() returned.
+  /// Counts the step, ends the observed one, and adds to `record` what was measured until now. Call after the step's
+  /// last work, with outcome.steps counting it. `grad_norm`: what Step::update() returned.
   void fill(PendingRecord& record, BatchSource& batches, const at::Tensor& grad_norm);
   /// Whether the profiler's recording ends with this step, so that end() writes a trace, which takes a while.
   bool ends_recording() const { return profiler_->ends_recording(); }
@@ -44,7 +44,7 @@ class StepWatch {
   /// Call after the last step of this process, and before the communicator is gone.
   void finish();
 
-  /// What was read of remote files until now counts towards no step.
+  /// Leaves what was read of remote files so far out of the next record.
   void forget_storage();
   /// Memory ran out in the step after outcome.steps.
   void out_of_memory();

@@ -57,7 +57,7 @@ void add_results_of_two(const Comparison& c, Json& json) {
                {"interval", or_null(pair.interval)},
                {"typical_interval", or_null(pair.typical)},
                {"blocks", pair.blocks.size()},
-               {"pairs", c.sampling.own_processes ? Json(pair.pairs()) : Json()},
+               {"pairs", c.sampling.own_processes ? Json(pair.process_pairs()) : Json()},
                {"unseen", unseen_stalls(pair)},
                {"numerics", c.numbers() ? to_json(*c.numbers()) : Json()},
                {"carry_over", to_json(pair.carry_over)},
@@ -149,7 +149,7 @@ void require_recorded(const Comparison& c, PairOfArms arms, const Json& recorded
       text(now.verdict) == recorded.at("verdict").get<std::string>())
     return;
   const std::string of =
-      c.is_of_two() ? "" : fmt::format(" for {} against {}", c.arms[arms.b].name, c.arms[arms.a].name);
+      c.is_a_and_b() ? "" : fmt::format(" for {} against {}", c.arms[arms.b].name, c.arms[arms.a].name);
   throw UserError(fmt::format("the samples do not give the recorded result{}; they give {} with a ratio of {:.4f}", of,
                               text(now.verdict), now.ratio),
                   ExitCode::data);
@@ -182,7 +182,7 @@ Comparison read(const Json& json) {
   c.warnings = json.at("warnings").get<std::vector<std::string>>();
   const std::vector<PairOfArms> pairs = pairs_of(c.arms.size());
   for (size_t i = 0; i < pairs.size(); ++i)
-    require_recorded(c, pairs[i], c.is_of_two() ? json : json.at("pairs").at(i));
+    require_recorded(c, pairs[i], c.is_a_and_b() ? json : json.at("pairs").at(i));
   return c;
 }
 
@@ -190,8 +190,8 @@ Comparison read(const Json& json) {
 
 Json to_json(const Comparison& c, bool with_samples) {
   const Sampling& s = c.sampling;
-  Json json = {{"schema_version", c.is_of_two() ? kTwoArmsSchema : kSeveralArmsSchema}};
-  (c.is_of_two() ? add_results_of_two : add_results_of_several)(c, json);
+  Json json = {{"schema_version", c.is_a_and_b() ? kTwoArmsSchema : kSeveralArmsSchema}};
+  (c.is_a_and_b() ? add_results_of_two : add_results_of_several)(c, json);
   json.update({{"level", c.level},
                {"min_effect", c.min_effect},
                {"longest_stall_turns", s.longest_stall},
@@ -205,7 +205,7 @@ Json to_json(const Comparison& c, bool with_samples) {
                {"noise_floor", c.noise ? to_json(*c.noise) : Json()}});
   if (!with_samples) return json;
   json["samples"] = Json::array();
-  if (c.is_of_two())
+  if (c.is_a_and_b())
     for (const Block& block : c.pair().blocks) json["samples"].push_back(to_json(block));
   else
     for (const Round& round : s.rounds) json["samples"].push_back(to_json(round));

@@ -115,7 +115,7 @@ std::string inconclusive_text(const PairResult& c) {
   if (too_few_pairs(c))
     return fmt::format(
         "inconclusive ({}): B against A is {}; two processes of the same recipe also differ, so more pairs are needed",
-        c.pairs() == 1 ? "one pair" : counted(c.pairs(), "pair"), percent_faster(c.ratio));
+        c.process_pairs() == 1 ? "one pair" : counted(c.process_pairs(), "pair"), percent_faster(c.ratio));
   if (!c.interval)
     return fmt::format("inconclusive: B against A is {}, too few blocks for an interval", percent_faster(c.ratio));
   return fmt::format("inconclusive: B against A is {}, {} interval {}", percent_faster(c.ratio), level_text(c.level),
@@ -145,7 +145,7 @@ std::string measured_text(const PairResult& c) {
   const std::string blocks = counted(static_cast<int64_t>(c.blocks.size()), "block");
   return fmt::format(
       "{} of 4 turns of {}, {}, {} in total",
-      c.own_processes ? fmt::format("{} of processes, {}", counted(c.pairs(), "pair"), blocks) : blocks,
+      c.own_processes ? fmt::format("{} of processes, {}", counted(c.process_pairs(), "pair"), blocks) : blocks,
       same ? counted(of_a, "step") : fmt::format("{} (A) and {} (B)", counted(of_a, "step"), counted(of_b, "step")),
       ending(c.ended), human_seconds(c.seconds));
 }
@@ -514,13 +514,13 @@ std::string several_arms_csv(const Comparison& c) {
 }  // namespace
 
 std::string comparison_text(const Comparison& c, bool color) {
-  return c.is_of_two() ? two_arms_text(c, color) : several_arms_text(c, color);
+  return c.is_a_and_b() ? two_arms_text(c, color) : several_arms_text(c, color);
 }
 
 std::string comparison_markdown(const Comparison& c) {
-  return c.is_of_two() ? two_arms_markdown(c) : several_arms_markdown(c);
+  return c.is_a_and_b() ? two_arms_markdown(c) : several_arms_markdown(c);
 }
 
-std::string comparison_csv(const Comparison& c) { return c.is_of_two() ? two_arms_csv(c) : several_arms_csv(c); }
+std::string comparison_csv(const Comparison& c) { return c.is_a_and_b() ? two_arms_csv(c) : several_arms_csv(c); }
 
 }  // namespace trainopt

@@ -44,7 +44,7 @@ std::string long_time(double seconds) {
 }
 
 int64_t measurements_taken(const PairResult& c) {
-  return c.own_processes ? c.pairs() : static_cast<int64_t>(c.blocks.size());
+  return c.own_processes ? c.process_pairs() : static_cast<int64_t>(c.blocks.size());
 }
 
 /// About how long so many measurements take.

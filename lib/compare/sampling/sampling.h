@@ -57,8 +57,10 @@ struct Sampling {
   bool own_processes = false;  ///< if true, a measurement is a set of processes, not a round
   double longest_stall = 9;    ///< longest stall, in turns, that must not go undetected before sampling ends
   double seconds = 0;
-  std::string ended;    ///< as in Comparison
-  std::string failure;  ///< as in Comparison
+  /// Why sampling ended: decided, precision, budget, repeats, processes (as many as asked), stopped, failed;
+  /// unfinished: it has not.
+  std::string ended;
+  std::string failure;  ///< the arm's message, if sampling ended because an arm failed
   ExitCode failure_code = ExitCode::done;
 };
 

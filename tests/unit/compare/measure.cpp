@@ -26,7 +26,7 @@ struct Processes {
   Comparison compare(double ratio, CompareOptions options, SetOptions pairs = {}) {
     options.turn_s = 1e-9;
     pairs.make = {maker('a', 0.1), maker('b', 0.1 / ratio)};
-    return compare_pairs(pairs, {}, options, kNever, {});
+    return compare_in_process_pairs(pairs, {}, options, kNever, {});
   }
 
   std::shared_ptr<SimulatedMachine> machine;
@@ -102,7 +102,7 @@ TEST_CASE("a cell of an ablation takes its minimum of pairs, decided or not, and
   pairs.make = {processes.maker('a', 0.1), processes.maker('b', 0.05)};
   CompareOptions options;
   options.turn_s = 1e-9;
-  const Comparison c = compare_pairs(pairs, {}, options, Clock::now(), {});
+  const Comparison c = compare_in_process_pairs(pairs, {}, options, Clock::now(), {});
   CHECK(c.sampling.ended == "budget");
   CHECK(c.sets() == 2);
 }

@@ -62,7 +62,7 @@ TEST_CASE("work that runs out of memory is repeated in halves from the state bef
   const auto batches = run.plan.open_batches(run.plan.data);
   const Batch batch = batches->next();
   std::vector<int64_t> splits;
-  run.recovery.within_memory([&] {
+  run.recovery.retry_if_out_of_memory([&] {
     splits.push_back(run.outcome.micro_split);
     for (const at::Tensor& gradient : run.step.parameters().gradients())
       CHECK((!gradient.defined() || gradient.abs().sum().item<float>() == 0));
@@ -76,7 +76,8 @@ TEST_CASE("work that runs out of memory is repeated in halves from the state bef
 
 TEST_CASE("what is not a lack of memory passes through") {
   RecoveredRun run(small_plan(4));
-  CHECK_THROWS_AS(run.recovery.within_memory([] { throw UserError("a bad sample", ExitCode::data); }), UserError);
+  CHECK_THROWS_AS(run.recovery.retry_if_out_of_memory([] { throw UserError("a bad sample", ExitCode::data); }),
+                  UserError);
   CHECK(run.outcome.micro_split == 1);
   CHECK(run.reopened == 0);
 }
