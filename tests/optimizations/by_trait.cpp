@@ -1,5 +1,5 @@
-// Optimizations find their work by the layers that a network has, never by its name: what they do is the same for a
-// network that no list knows.
+// Optimizations find their work by the layers that a network has, never by its name: what they do does not change if
+// the plan has another network's name.
 #include "recipe/make_plan.h"
 #include "support/catch.h"
 #include "support/small_gpt2.h"
@@ -14,7 +14,8 @@ using namespace trainopt;
 
 namespace {
 
-constexpr auto kUnknown = static_cast<ModelKind>(1000);
+/// A name that no network below has.
+constexpr ModelKind kWrongName = ModelKind::convnext_tiny;
 
 Recipe recipe_of(ModelKind kind) {
   Recipe recipe;
@@ -33,7 +34,7 @@ std::string told(const std::vector<UnusedSwitch>& switches) {
 
 }  // namespace
 
-TEST_CASE("every optimization does the same for a network with a made-up name") {
+TEST_CASE("every optimization does the same for a network with a wrong name") {
   const Machine cpu{.cpu = "test", .cores = 2};
   const Machine gpu = assume(cpu, "gpus=1,arch=sm_90,memory_gib=80").machine;
   for (const ModelKind kind : {ModelKind::resnet18, ModelKind::vit, ModelKind::gpt2})
@@ -42,9 +43,9 @@ TEST_CASE("every optimization does the same for a network with a made-up name") 
       Recipe recipe = recipe_of(kind);
       recipe.device = machine.sm > 0 ? "cuda" : "cpu";
       const Plan known = make_plan(recipe, machine);
-      Plan unknown = known;
-      unknown.model.config.name = kUnknown;
-      const std::string found = told(unused_switches(recipe, unknown));
+      Plan renamed = known;
+      renamed.model.config.name = kWrongName;
+      const std::string found = told(unused_switches(recipe, renamed));
       CHECK(found == told(unused_switches(recipe, known)));
       CHECK_THAT(found, ContainsSubstring("optimizations.fused_kernels=true") || ContainsSubstring("amp"));
     }
@@ -54,7 +55,7 @@ TEST_CASE("fused kernels take the layer norms of a network without attention") {
   Recipe recipe = recipe_of(ModelKind::mlp);
   recipe.device = "cpu";
   Plan plan = make_plan(recipe, Machine{.cpu = "test", .cores = 2});
-  plan.model.config.name = kUnknown;
+  plan.model.config.name = kWrongName;
   plan.model.layers.layer_norms = 3;
   const std::string found = told(unused_switches(recipe, plan));
   CHECK_THAT(found, ContainsSubstring("layer norm with the addition before it (one pass each way)"));
