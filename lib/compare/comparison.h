@@ -27,8 +27,8 @@ struct ArmResult {
 /// What a million samples cost at the arm's throughput; nullopt unless its recipe has bench.price_per_hour.
 std::optional<double> price_per_million_samples(const ArmResult& arm);
 
-/// Carry-over: what an arm leaves behind for the next turn (heat, a cold cache). With two arms,
-/// each follows the other in 5 of 8 turns, so it is charged with a part of what the other leaves.
+/// Carry-over: what an arm leaves behind for the next turn (heat, a cold cache). With two arms, each follows the other
+/// in 5 of 8 turns, so it is charged with a part of what the other leaves.
 struct CarryOver {
   double ratio = 1;  ///< the measured ratio divided by the ratio without carry-over between the arms
   std::optional<Interval> interval;

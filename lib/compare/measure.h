@@ -29,8 +29,8 @@ std::optional<Comparison> compare_arms(const ArmsToCompare& arms, const CompareO
 Comparison compare(const Baseline& baseline, WarmArm b, const CompareOptions& options, Clock::time_point until,
                    const Observer& observer);
 
-/// Lets two arms take turns in pairs of fresh processes. `numbers`: how they compare, called with the first pair; may
-/// be empty. Throws as sample_sets() does.
+/// Lets two arms take turns in pairs of fresh processes. `numbers`: compares the numbers of the first pair; may be
+/// empty. Throws as sample_sets() does.
 Comparison compare_in_process_pairs(SetOptions sets,
                                     const std::function<Numerics(std::span<const WarmArm> pair)>& numbers,
                                     const CompareOptions& options, Clock::time_point until, const Observer& observer);
