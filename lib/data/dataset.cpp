@@ -140,15 +140,17 @@ Opened open_request(const OpenRequest& request) {
                                    [&](const FormatOpener& each) { return each.kind == request.data.dataset; });
   TRAINOPT_CHECK(opener != kOpeners.end());
   const auto open = [&] { return opener->open(request); };
-  if (!format_of(request.data.dataset).remote) return open();
+  if (!format_of(request.data.dataset).one_file) return open();
   return opened(request.data, request.model, request.path, request.files.get(), open);
 }
 
 void require_readable(const DataConfig& data, const std::string& path) {
-  if (!format_of(data.dataset).remote && is_remote(path))
-    throw UserError(
-        fmt::format("{} is read from local folders only; make packed or tar files of it with `trainopt data pack`: {}",
-                    word_of(data.dataset), path));
+  const DataFormat& format = format_of(data.dataset);
+  if (format.remote || !is_remote(path)) return;
+  throw UserError(fmt::format(
+      "data.dataset: {} is read from this machine's files only; {}: {}", format.word,
+      format.text ? "tokens may be in object storage" : "make packed or tar files of it with `trainopt data pack`",
+      path));
 }
 
 std::string needed_path(const DataConfig& data) {

@@ -74,11 +74,11 @@ void check_images(const Recipe& recipe, const Keys& changed, Problems& problems)
                                                      formats_with(&DataFormat::decodes), name)});
     if (data.cache == CacheKind::memory && !format.row_groups && !keeps_files(data))
       problems.push_back(
-          {"data.cache", fmt::format("memory is only for image_folder, parquet and data in object "
-                                     "storage; {} {}; remove this key",
-                                     name,
-                                     format.decodes ? "is read through the system's cache, which keeps it in memory"
-                                                    : "is in memory anyway")});
+          {"data.cache",
+           fmt::format("memory is only for {}, {} and data in object storage; {} {}; remove this key",
+                       formats_with(&DataFormat::caches_decoded), formats_with(&DataFormat::row_groups), name,
+                       format.decodes ? "is read through the system's cache, which keeps it in memory"
+                                      : "is in memory anyway")});
   } else if (data.decode == DecodeKind::scaled && data.cache == CacheKind::memory) {
     problems.push_back(
         {"data.cache",
@@ -163,8 +163,8 @@ void check_data(const Recipe& recipe, const Keys& changed, Problems& problems) {
                                                     "images",
                                                     name, model)});
   if (language && !format.text && format.has_samples)
-    problems.push_back(
-        {"data.dataset", fmt::format("{} reads text: tokens, documents or synthetic, not {}", model, name)});
+    problems.push_back({"data.dataset", fmt::format("{} reads text ({}) or synthetic, not {}", model,
+                                                    formats_with(&DataFormat::text), name)});
   check_files(recipe, changed, problems);
   if (language || format.text)
     check_text(data, changed, problems);

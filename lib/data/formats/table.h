@@ -68,7 +68,6 @@ inline constexpr std::array kDataFormats = {
                .word = "documents",
                .files = true,
                .one_file = true,
-               .remote = true,
                .text = true,
                .pads = true},
     DataFormat{.kind = DatasetKind::synthetic, .word = "synthetic", .has_samples = false}};

@@ -28,7 +28,7 @@ TEST_CASE("a language model takes text, and other models images") {
   for (const auto kind : {DatasetKind::tokens, DatasetKind::documents, DatasetKind::synthetic})
     CHECK(problems(nothing, kind) == "");
   CHECK(problems([](Recipe& r) { r.data.path.reset(); }, DatasetKind::fake_cifar10) ==
-        "data.dataset: gpt2 reads text: tokens, documents or synthetic, not fake_cifar10\n");
+        "data.dataset: gpt2 reads text (tokens and documents) or synthetic, not fake_cifar10\n");
   CHECK(problems([](Recipe& r) { r.model.name = ModelKind::mlp; }) ==
         "data.dataset: tokens is text, which the mlp cannot read; use a language model or images\n");
   CHECK(problems([](Recipe& r) { r.data.path.reset(); }) ==

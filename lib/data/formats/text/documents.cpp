@@ -62,9 +62,6 @@ void Documents::measure() {
 }
 
 std::shared_ptr<const TextDataset> open_documents(const std::string& path, const TextOptions& options) {
-  if (is_remote(path))
-    throw UserError(fmt::format("documents are read from local files only; tokens may be remote: {}", path),
-                    ExitCode::data);
   std::error_code unreadable;  // reading the file will say why
   if (fs::is_directory(path, unreadable)) return open_text_folder(path, options);
   return std::make_shared<TokenDocuments>(path, options);
