@@ -97,4 +97,78 @@ at::Tensor PlainLinearOperations::linear(const at::Tensor& input, const LinearTe
   return at::linear(input, layer.weight, layer.bias);
 }
 
+at::Tensor ForwardingOperations::linear(const at::Tensor& input, const LinearTensors& layer) const {
+  return inner_.linear->linear(input, layer);
+}
+
+std::optional<at::ScalarType> ForwardingOperations::rounds_to() const { return inner_.linear->rounds_to(); }
+
+bool ForwardingOperations::supports(const Conv2d::Shape& shape, const at::Tensor& input) const {
+  return inner_.convolution->supports(shape, input);
+}
+
+at::Tensor ForwardingOperations::forward(const Conv2d::Shape& shape, const at::Tensor& input,
+                                         const at::Tensor& weight) const {
+  return inner_.convolution->forward(shape, input, weight);
+}
+
+at::Tensor ForwardingOperations::batch_norm(const at::Tensor& input, const BatchNorm2d& norm,
+                                            const ForwardContext& context) const {
+  return inner_.batch_norm->batch_norm(input, norm, context);
+}
+
+at::Tensor ForwardingOperations::batch_norm_relu(const at::Tensor& input, const BatchNorm2d& norm,
+                                                 const ForwardContext& context) const {
+  return inner_.batch_norm->batch_norm_relu(input, norm, context);
+}
+
+at::Tensor ForwardingOperations::batch_norm_add_relu(const at::Tensor& input, const BatchNorm2d& norm,
+                                                     const at::Tensor& residual, const ForwardContext& context) const {
+  return inner_.batch_norm->batch_norm_add_relu(input, norm, residual, context);
+}
+
+at::Tensor ForwardingOperations::stem_pool(const at::Tensor& input, const BatchNorm2d& norm,
+                                           const ForwardContext& context) const {
+  return inner_.batch_norm->stem_pool(input, norm, context);
+}
+
+at::Tensor ForwardingOperations::head(const at::Tensor& input, const Linear& linear,
+                                      const ForwardContext& context) const {
+  return inner_.head->head(input, linear, context);
+}
+
+at::Tensor ForwardingOperations::attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
+                                           const AttentionOptions& options, const ForwardContext& context) const {
+  return inner_.attention->attention(query, key, value, options, context);
+}
+
+at::Tensor ForwardingOperations::layer_norm(const at::Tensor& input, const LayerNorm& norm) const {
+  return inner_.layer_norm->layer_norm(input, norm);
+}
+
+NormalisedSum ForwardingOperations::add_layer_norm(const at::Tensor& residual, const at::Tensor& branch,
+                                                   const LayerNorm& norm) const {
+  return inner_.layer_norm->add_layer_norm(residual, branch, norm);
+}
+
+at::Tensor ForwardingOperations::linear_gelu(const at::Tensor& input, const Linear& linear, GeluForm form) const {
+  return inner_.gelu->linear_gelu(input, linear, form);
+}
+
+at::Tensor ForwardingOperations::loss(const at::Tensor& hidden, const at::Tensor& weight,
+                                      const at::Tensor& target) const {
+  return inner_.language_head->loss(hidden, weight, target);
+}
+
+Operations all_through(std::shared_ptr<const ForwardingOperations> wrapper) {
+  return {.linear = wrapper,
+          .convolution = wrapper,
+          .batch_norm = wrapper,
+          .head = wrapper,
+          .attention = wrapper,
+          .layer_norm = wrapper,
+          .gelu = wrapper,
+          .language_head = wrapper};
+}
+
 }  // namespace trainopt

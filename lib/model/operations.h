@@ -205,4 +205,42 @@ struct Operations {
   std::shared_ptr<const LanguageHeadOperations> language_head = std::make_shared<PlainLanguageHeadOperations>();
 };
 
+/// Passes every operation on to another implementation: the base of what watches all kinds of operation, or several.
+class ForwardingOperations : public LinearOperations,
+                             public ConvolutionOperations,
+                             public BatchNormOperations,
+                             public HeadOperations,
+                             public AttentionOperations,
+                             public LayerNormOperations,
+                             public GeluOperations,
+                             public LanguageHeadOperations {
+ public:
+  explicit ForwardingOperations(Operations inner = {}) : inner_(std::move(inner)) {}
+
+  at::Tensor linear(const at::Tensor& input, const LinearTensors& layer) const override;
+  std::optional<at::ScalarType> rounds_to() const override;
+  bool supports(const Conv2d::Shape& shape, const at::Tensor& input) const override;
+  at::Tensor forward(const Conv2d::Shape& shape, const at::Tensor& input, const at::Tensor& weight) const override;
+  at::Tensor batch_norm(const at::Tensor& input, const BatchNorm2d& norm, const ForwardContext& context) const override;
+  at::Tensor batch_norm_relu(const at::Tensor& input, const BatchNorm2d& norm,
+                             const ForwardContext& context) const override;
+  at::Tensor batch_norm_add_relu(const at::Tensor& input, const BatchNorm2d& norm, const at::Tensor& residual,
+                                 const ForwardContext& context) const override;
+  at::Tensor stem_pool(const at::Tensor& input, const BatchNorm2d& norm, const ForwardContext& context) const override;
+  at::Tensor head(const at::Tensor& input, const Linear& linear, const ForwardContext& context) const override;
+  at::Tensor attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
+                       const AttentionOptions& options, const ForwardContext& context) const override;
+  at::Tensor layer_norm(const at::Tensor& input, const LayerNorm& norm) const override;
+  NormalisedSum add_layer_norm(const at::Tensor& residual, const at::Tensor& branch,
+                               const LayerNorm& norm) const override;
+  at::Tensor linear_gelu(const at::Tensor& input, const Linear& linear, GeluForm form) const override;
+  at::Tensor loss(const at::Tensor& hidden, const at::Tensor& weight, const at::Tensor& target) const override;
+
+ private:
+  Operations inner_;
+};
+
+/// All kinds of operation by one object.
+Operations all_through(std::shared_ptr<const ForwardingOperations> wrapper);
+
 }  // namespace trainopt

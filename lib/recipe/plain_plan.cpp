@@ -150,19 +150,6 @@ void fill_average(Plan& plan) {
       Slot<WeightAverage>("average", what, [rule](const BuildContext& context) { return make_average(rule, context); });
 }
 
-Model without_values(ModelConfig config, const InputShape& input) {
-  config.weights.reset();
-  return make_model(config, input, at::kMeta, 0);
-}
-
-ModelPlan model_plan(const Recipe& recipe, const InputShape& input, const Model& shapes) {
-  ModelPlan plan{.config = recipe.model, .input = input};
-  plan.parameters = shapes.parameter_count();
-  plan.flops_per_sample = shapes.flops_per_sample();
-  plan.layers = shapes.layer_counts();
-  return plan;
-}
-
 ModelNeeds needs_of(const ModelConfig& model) {
   if (!traits_of(model.name).text) return {.num_classes = model.num_classes};
   return {.context = model.context, .vocabulary = model.vocabulary};
@@ -263,8 +250,9 @@ Plan plain_plan(const Recipe& recipe, const Machine& machine, const RankPosition
   note_cut_documents(plan.data, plan.notes);
 
   require_samples_for_all(plan.data.schedule());
-  const Model shapes = without_values(recipe.model, plan.data.input_shape());
-  plan.model = model_plan(recipe, plan.data.input_shape(), shapes);
+  plan.model = {.config = recipe.model, .input = plan.data.input_shape()};
+  const Model shapes = plan.model.shapes();
+  plan.model.describe(shapes);
   plan.stages.parameters = plan.model.parameters;
   plan.parameter_settings = parameter_settings(recipe.optimizer, shapes);
   plan.optimizer_states = states_per_value(recipe.optimizer, shapes);

@@ -100,9 +100,7 @@ std::string product_type(const Plan& plan) {
 std::vector<UnitLimit> unit_limits_of(const Plan& plan, const Roofline& measured) {
   const auto peak = measured.products.find(product_type(plan));
   if (peak == measured.products.end() || !measured.memory_bytes_per_s) return {};
-  ModelConfig config = plan.model.config;
-  config.weights.reset();
-  return unit_limits(make_model(config, plan.model.input, at::kMeta, 0), plan.data.batch_size,
+  return unit_limits(plan.model.shapes(), plan.data.batch_size,
                      static_cast<int64_t>(c10::elementSize(plan.tensor_format.compute_type)),
                      {.flops_per_s = peak->second.flops_per_s, .bytes_per_s = *measured.memory_bytes_per_s});
 }

@@ -219,14 +219,7 @@ std::vector<std::pair<std::string, std::string>> slot_texts(const Plan& plan) {
   const auto add_unless_plain = [&](const auto& slot) {
     if (!slot.is_plain()) add(slot);
   };
-  add_unless_plain(plan.convolution);
-  add_unless_plain(plan.batch_norm);
-  add_unless_plain(plan.head);
-  add_unless_plain(plan.linear);
-  add_unless_plain(plan.attention);
-  add_unless_plain(plan.layer_norm);
-  add_unless_plain(plan.gelu);
-  add_unless_plain(plan.language_head);
+  plan.operations.each(add_unless_plain);
   add(plan.task);
   add(plan.precision);
   add(plan.parameters);

@@ -64,11 +64,12 @@ class Measurer {
   mutable std::vector<ModelProduct> found_;
 };
 
-class MeasuredConvolutions : public PlainConvolutionOperations {
+class MeasuredOperations : public ForwardingOperations {
  public:
-  explicit MeasuredConvolutions(const Measurer& measurer) : measurer_(measurer) {}
+  explicit MeasuredOperations(const Measurer& measurer) : measurer_(measurer) {}
+
   at::Tensor forward(const Conv2d::Shape& shape, const at::Tensor& input, const at::Tensor& weight) const override {
-    const at::Tensor output = PlainConvolutionOperations::forward(shape, input, weight);
+    at::Tensor output = ForwardingOperations::forward(shape, input, weight);
     const double flops =
         2 * product_of(output.sizes()) * static_cast<double>(shape.in / shape.groups * shape.kernel * shape.kernel);
     measurer_.measure("convolution",
@@ -76,61 +77,41 @@ class MeasuredConvolutions : public PlainConvolutionOperations {
                                   shape.kernel, shape.stride == 1 ? "" : fmt::format(" stride {}", shape.stride),
                                   shape.out, shape.groups == 1 ? "" : fmt::format(" in {} groups", shape.groups)),
                       flops, {input, weight}, [&](const std::vector<at::Tensor>& inputs) {
-                        return PlainConvolutionOperations::forward(shape, inputs[0], inputs[1]);
+                        return ForwardingOperations::forward(shape, inputs[0], inputs[1]);
                       });
     return output;
   }
 
- private:
-  const Measurer& measurer_;
-};
-
-class MeasuredLinears : public PlainLinearOperations {
- public:
-  explicit MeasuredLinears(const Measurer& measurer) : measurer_(measurer) {}
   at::Tensor linear(const at::Tensor& input, const LinearTensors& layer) const override {
-    const double flops = 2 * product_of(input.sizes()) * static_cast<double>(layer.weight.size(0));
-    measurer_.measure("linear", fmt::format("{} to {}", sizes_text(input.sizes()), layer.weight.size(0)), flops,
-                      {input, layer.weight},
-                      [](const std::vector<at::Tensor>& inputs) { return at::linear(inputs[0], inputs[1]); });
-    return PlainLinearOperations::linear(input, layer);
+    measure_linear(input, layer.weight);
+    return ForwardingOperations::linear(input, layer);
   }
 
- private:
-  const Measurer& measurer_;
-};
-
-class MeasuredAttention : public PlainAttentionOperations {
- public:
-  explicit MeasuredAttention(const Measurer& measurer) : measurer_(measurer) {}
   at::Tensor attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
                        const AttentionOptions& options, const ForwardContext& context) const override {
     const double flops = 4 * product_of(query.sizes()) * static_cast<double>(key.size(-2));
     const AttentionOptions without_dropout{.causal = options.causal};
     measurer_.measure("attention", fmt::format("{}{}", sizes_text(query.sizes()), options.causal ? ", causal" : ""),
                       flops, {query, key, value}, [&](const std::vector<at::Tensor>& inputs) {
-                        return PlainAttentionOperations::attention(inputs[0], inputs[1], inputs[2], without_dropout,
-                                                                   context);
+                        return ForwardingOperations::attention(inputs[0], inputs[1], inputs[2], without_dropout,
+                                                               context);
                       });
-    return PlainAttentionOperations::attention(query, key, value, without_dropout, context);
+    return ForwardingOperations::attention(query, key, value, without_dropout, context);
   }
 
- private:
-  const Measurer& measurer_;
-};
-
-class MeasuredHead : public PlainLanguageHeadOperations {
- public:
-  explicit MeasuredHead(const Measurer& measurer) : measurer_(measurer) {}
   at::Tensor loss(const at::Tensor& hidden, const at::Tensor& weight, const at::Tensor& target) const override {
-    const double flops = 2 * product_of(hidden.sizes()) * static_cast<double>(weight.size(0));
-    measurer_.measure("linear", fmt::format("{} to {}", sizes_text(hidden.sizes()), weight.size(0)), flops,
-                      {hidden, weight},
-                      [](const std::vector<at::Tensor>& inputs) { return at::linear(inputs[0], inputs[1]); });
-    return PlainLanguageHeadOperations::loss(hidden, weight, target);
+    measure_linear(hidden, weight);
+    return ForwardingOperations::loss(hidden, weight, target);
   }
 
  private:
+  void measure_linear(const at::Tensor& input, const at::Tensor& weight) const {
+    const double flops = 2 * product_of(input.sizes()) * static_cast<double>(weight.size(0));
+    measurer_.measure("linear", fmt::format("{} to {}", sizes_text(input.sizes()), weight.size(0)), flops,
+                      {input, weight},
+                      [](const std::vector<at::Tensor>& inputs) { return at::linear(inputs[0], inputs[1]); });
+  }
+
   const Measurer& measurer_;
 };
 
@@ -141,12 +122,7 @@ std::vector<ModelProduct> measure_products(const ModelConfig& config, const Inpu
   open_meta_device();
   Model model = make_model(config, input, at::kMeta, /*seed=*/0);
   Measurer measurer(options);
-  Operations operations;
-  operations.convolution = std::make_shared<MeasuredConvolutions>(measurer);
-  operations.linear = std::make_shared<MeasuredLinears>(measurer);
-  operations.attention = std::make_shared<MeasuredAttention>(measurer);
-  operations.language_head = std::make_shared<MeasuredHead>(measurer);
-  model.set_operations(operations);
+  model.set_operations(all_through(std::make_shared<MeasuredOperations>(measurer)));
   const c10::NoGradGuard no_gradients;
   const auto on_meta = at::TensorOptions(at::kMeta);
   if (input.tokens > 0) {

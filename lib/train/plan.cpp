@@ -14,22 +14,6 @@ Plan::Plan(Machine machine_, at::Device device_, OptimizerConfig optimizer_confi
     : machine(std::move(machine_)),
       device(device_),
       optimizer_config(std::move(optimizer_config_)),
-      convolution("convolution", "libtorch's",
-                  [](const BuildContext&) { return std::make_unique<PlainConvolutionOperations>(); }),
-      batch_norm("batch-norm", "libtorch's",
-                 [](const BuildContext&) { return std::make_unique<PlainBatchNormOperations>(); }),
-      head("head", "average pool and linear layer, one after the other",
-           [](const BuildContext&) { return std::make_unique<PlainHeadOperations>(); }),
-      linear("linear layer", "libtorch's",
-             [](const BuildContext&) { return std::make_unique<PlainLinearOperations>(); }),
-      attention("attention", "libtorch's choice",
-                [](const BuildContext&) { return std::make_unique<PlainAttentionOperations>(); }),
-      layer_norm("layer norm", "libtorch's",
-                 [](const BuildContext&) { return std::make_unique<PlainLayerNormOperations>(); }),
-      gelu("GELU", "libtorch's, after the linear layer",
-           [](const BuildContext&) { return std::make_unique<PlainGeluOperations>(); }),
-      language_head("language head", "all logits, then their cross entropy",
-                    [](const BuildContext&) { return std::make_unique<PlainLanguageHeadOperations>(); }),
       task("task", "classification: cross entropy",
            [](const BuildContext& context) {
              return std::make_unique<ClassificationTask>(context.plan.train.label_smoothing);
@@ -49,15 +33,10 @@ Plan::Plan(Machine machine_, at::Device device_, OptimizerConfig optimizer_confi
       average("average", "none", [](const BuildContext&) { return std::make_unique<NoAverage>(); }),
       profiler("profiler", "off", [](const BuildContext&) { return std::make_unique<StepProfiler>(); }) {}
 
-Operations Plan::build_operations(const BuildContext& context) const {
-  return {.linear = linear.build(context),
-          .convolution = convolution.build(context),
-          .batch_norm = batch_norm.build(context),
-          .head = head.build(context),
-          .attention = attention.build(context),
-          .layer_norm = layer_norm.build(context),
-          .gelu = gelu.build(context),
-          .language_head = language_head.build(context)};
+void ModelPlan::describe(const Model& network) {
+  parameters = network.parameter_count();
+  flops_per_sample = network.flops_per_sample();
+  layers = network.layer_counts();
 }
 
 Schedule Plan::schedule() const {
@@ -67,7 +46,7 @@ Schedule Plan::schedule() const {
 std::unique_ptr<Model> Plan::build_model(bool is_resumed) const {
   ModelConfig config = model.config;
   if (is_resumed) config.weights.reset();
-  auto built = std::make_unique<Model>(make_model(config, model.input, device, seed, stages.held()));
+  auto built = std::make_unique<Model>(model.make(config, model.input, device, seed, stages.held()));
   if (tensor_format.memory_format != at::MemoryFormat::Contiguous) built->to_memory_format(tensor_format.memory_format);
   built->to_type(model.in_bfloat16, at::kBFloat16);
   for (const auto& wrap : wrap_model) wrap(*built);

@@ -12,7 +12,6 @@
 #include "metrics/config.h"
 #include "model/config.h"
 #include "model/model.h"
-#include "model/operations.h"
 #include "model/task.h"
 #include "train/config.h"
 #include "train/machine.h"
@@ -21,6 +20,7 @@
 #include "train/optimizer/optimizer.h"
 #include "train/optimizer/schedule.h"
 #include "train/optimizer/weight_average.h"
+#include "train/operation_slots.h"
 #include "train/parameter_store.h"
 #include "train/precision.h"
 #include "train/ranks.h"
@@ -41,6 +41,13 @@ struct ModelPlan {
   double flops_per_sample = 0;             ///< forward pass; a multiply-add counts as two
   std::set<std::string> in_bfloat16 = {};  ///< names of the parameters held as bfloat16; the others are float32
   int64_t bfloat16_parameters = 0;         ///< number of their values
+
+  /// Builds the network, or the units of it that a process holds.
+  decltype(&make_model) make = make_model;
+  /// The network on the meta device.
+  Model shapes() const { return make(config, input, at::kMeta, /*seed=*/0, {}); }
+  /// Sets the facts that the network on any device shows of itself.
+  void describe(const Model& network);
 
   /// Forward and backward of so many samples. Backward multiplies twice as much, and what it computes again does not
   /// count.
@@ -129,17 +136,7 @@ struct Plan {
   /// Called in order with each model that is built, before any other part wraps its units.
   std::vector<std::function<void(Model&)>> wrap_model;
 
-  // Slots for the model's operations
-  Slot<ConvolutionOperations> convolution;
-  Slot<BatchNormOperations> batch_norm;
-  Slot<HeadOperations> head;
-  Slot<LinearOperations> linear;
-  Slot<AttentionOperations> attention;
-  Slot<LayerNormOperations> layer_norm;
-  Slot<GeluOperations> gelu;
-  Slot<LanguageHeadOperations> language_head;
-  /// Builds the operations for the model.
-  Operations build_operations(const BuildContext& context) const;
+  OperationSlots operations;
 
   // Slots of the trainer
   Slot<Task> task;

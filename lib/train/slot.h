@@ -110,7 +110,7 @@ struct StepTrace;
 struct StepBody {
   std::function<at::Tensor(const Batch&)> micro_step =
       {};  ///< forward and backward; returns the micro-batch's share of the step's loss (0-dim, detached)
-  // The two halves of micro_step. A runner may let several micro-batches' forwards precede the first one's backward.
+  // The parts of micro_step. A runner may let several micro-batches' forwards precede the first one's backward.
   std::function<at::Tensor(const Batch&)> forward = {};  ///< returns the share of the step's loss, with its graph
   std::function<void(const at::Tensor& loss, bool is_last)> backward = {};  ///< `is_last`: of the step
   std::function<at::Tensor()> update_step =

@@ -38,7 +38,7 @@ void Step::build(const std::filesystem::path& run_dir, bool is_resumed) {
                                                         .generator = training_.generator,
                                                         .replicas = &groups_->replicas(),
                                                         .groups = groups_.get()});
-  model_->set_operations(plan_.build_operations(context));
+  model_->set_operations(plan_.operations.build(context));
   {
     const MemoryScope scope({.use = MemoryUse::gradients});
     parameters_ = plan_.parameters.build(context);

@@ -1,8 +1,14 @@
 // Optimizations find their work by the layers that a network has, never by its name: what they do does not change if
-// the plan has another network's name.
+// the plan has another network's name, and they find all that a network of nobody's has.
+#include "model/transformer_block.h"
+#include "optimizations/activation_checkpointing/activation_checkpointing.h"
+#include "optimizations/channels_last/channels_last.h"
+#include "optimizations/fused_kernels/fused_kernels.h"
+#include "optimizations/winograd/winograd.h"
 #include "recipe/make_plan.h"
 #include "support/catch.h"
 #include "support/small_gpt2.h"
+#include "support/small_resnet.h"
 
 #include <fmt/format.h>
 
@@ -62,6 +68,116 @@ TEST_CASE("fused kernels take the layer norms of a network without attention") {
   plan.model.layers.layer_norms = 3;
   const std::string found = told(unused_switches(recipe, plan));
   CHECK_THAT(found, ContainsSubstring("layer norm with the addition before it (one pass each way)"));
+}
+
+// A network that no catalogue has: residual blocks, then a transformer's block on the pixels.
+
+namespace {
+
+class PixelBlock : public Unit {
+ public:
+  explicit PixelBlock(Builder& builder)
+      : block_(builder, {.name = "pixels",
+                         .ln_1 = {builder, "pixels.ln_1", kWidth, 1e-6},
+                         .attention = {builder, linear(builder, "in", 1, 3), linear(builder, "out", 1, 1), 2, {}},
+                         .ln_2 = {builder, "pixels.ln_2", kWidth, 1e-6},
+                         .mlp_in = linear(builder, "mlp_in", 1, 4),
+                         .mlp_out = linear(builder, "mlp_out", 4, 1),
+                         .gelu = GeluForm::exact,
+                         .dropout = 0}) {}
+  std::string name() const override { return "pixels"; }
+  at::Tensor forward(const at::Tensor& input, const ForwardContext& context) override {
+    const at::Tensor pixels = input.flatten(2).transpose(1, 2).contiguous();
+    return block_.forward(pixels, context).transpose(1, 2).reshape(input.sizes());
+  }
+  SampleShape shape_after(const SampleShape& input, double& flops) const override {
+    block_.shape_after({input[1] * input[2], input[0]}, flops);
+    return input;
+  }
+
+ private:
+  static constexpr int64_t kWidth = 16;
+  static Linear linear(Builder& builder, const std::string& name, int64_t in, int64_t out) {
+    return {builder, "pixels." + name, in * kWidth, out * kWidth};
+  }
+  TransformerBlock block_;
+};
+
+Model nobodys_network(const ModelConfig&, const InputShape& input, at::Device device, uint64_t seed,
+                      const UnitRange& held) {
+  Builder builder(device, seed, held);
+  builder.add<SmallStem>();
+  builder.add<SmallBlock>("layer1.0", 8, 8);
+  builder.add<SmallBlock>("layer2.0", 8, 16);
+  builder.add<PixelBlock>();
+  builder.add<SmallHead>();
+  return {std::move(builder), {input.channels, input.height, input.width}};
+}
+
+void plant_network(Plan& plan) {
+  plan.model.make = nobodys_network;
+  plan.model.describe(plan.model.shapes());
+  plan.stages.parameters = plan.model.parameters;
+}
+
+/// What two steps with the optimizations of `apply` are and leave behind.
+struct TwoSteps {
+  std::vector<double> losses;
+  std::map<std::string, std::string> receipts;
+};
+TwoSteps train(const std::function<void(Plan&)>& apply) {
+  Plan plan = small_plan(2);
+  plant_network(plan);
+  apply(plan);
+  Rows rows;
+  Trainer trainer(plan, {}, rows, never_stopped(), {}, make_single_communicator());
+  trainer.run();
+  TwoSteps result{.losses = rows.losses(), .receipts = {}};
+  for (const auto& [name, receipt] : receipts(plan.switches, trainer.outcome().trace))
+    result.receipts[name] = receipt.observed;
+  return result;
+}
+
+}  // namespace
+
+TEST_CASE("every optimization finds what it works on in a network of nobody's") {
+  const Machine cpu{.cpu = "test", .cores = 2};
+  Recipe recipe;
+  recipe.device = "cpu";
+  recipe.model.name = ModelKind::mlp;  // which has none of all this
+  Plan plan = make_plan(recipe, cpu);
+  plant_network(plan);
+  const auto found = unused_switches(recipe, plan);
+  const auto text_of = [&](const std::string& name) {
+    for (const auto& [change, text] : found)
+      if (change == "optimizations." + name + "=true") return text;
+    return std::string();
+  };
+  CHECK(text_of("fused_kernels") == "");
+  CHECK(text_of("winograd") == "");
+  CHECK(text_of("channels_last") == "");
+  CHECK(text_of("activation_checkpointing") == "");
+  for (const auto& [c, t] : found) UNSCOPED_INFO(c << ": " << t);
+  CHECK(false);
+}
+
+TEST_CASE("a network of nobody's trains with the optimizations that it gets, as it does without") {
+  const TwoSteps plain = train([](Plan&) {});
+  const TwoSteps found = train([](Plan& plan) {
+    const auto add = [&](const Info& info, Outcome outcome) {
+      plan.switches.push_back({info.name, "true", std::move(outcome)});
+    };
+    add(channels_last::kInfo, channels_last::apply(plan));
+    add(fused_kernels::kInfo, fused_kernels::apply(plan));
+    add(winograd::kInfo, winograd::apply(plan, {}));
+    add(activation_checkpointing::kInfo, activation_checkpointing::apply(plan, {}));
+  });
+  for (size_t step = 0; step < plain.losses.size(); ++step)
+    CHECK(found.losses[step] == Approx(plain.losses[step]).epsilon(fused_kernels::kInfo.tolerance));
+  CHECK(found.receipts.at("fused_kernels") == "");
+  CHECK(found.receipts.at("winograd") == "");
+  CHECK(found.receipts.at("channels_last") == "");
+  CHECK(found.receipts.at("activation_checkpointing") == "");
 }
 
 }  // namespace by_trait_test

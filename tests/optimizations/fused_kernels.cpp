@@ -167,7 +167,7 @@ TEST_CASE("the receipt of fused_kernels names a language head that is not fused"
   Recipe recipe = language_recipe();
   recipe.optimizations.fused_kernels = true;
   Plan plan = plan_of(recipe);
-  plan.language_head = Slot<LanguageHeadOperations>(
+  plan.operations.language_head = Slot<LanguageHeadOperations>(
       "language head", "plain", [](const BuildContext&) { return std::make_unique<PlainLanguageHeadOperations>(); });
   Rows rows;
   Trainer trainer(plan, {}, rows, never_stopped());

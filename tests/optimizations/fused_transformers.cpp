@@ -152,8 +152,8 @@ TEST_CASE("the receipt of fused_kernels names GELUs that are not fused") {
   Recipe recipe = vit_recipe();
   recipe.optimizations.fused_kernels = true;
   Plan plan = planned(recipe);
-  plan.gelu = Slot<GeluOperations>("GELU", "plain",
-                                   [](const BuildContext&) { return std::make_unique<PlainGeluOperations>(); });
+  plan.operations.gelu = Slot<GeluOperations>(
+      "GELU", "plain", [](const BuildContext&) { return std::make_unique<PlainGeluOperations>(); });
   Rows rows;
   Trainer trainer(plan, {}, rows, never_stopped());
   trainer.run();

@@ -147,7 +147,7 @@ TEST_CASE("a training step has the shapes and types and the layout that are chec
     Plan plan = make_plan(recipe, Machine{.cpu = "test", .cores = 2});
     const gradcheck::CheckedSlots slots(plan);
     Calls::Collected called, assumed;
-    plan.batch_norm.wrap("test", "", [&](const BuildContext&, std::unique_ptr<BatchNormOperations> inner) {
+    plan.operations.batch_norm.wrap("test", "", [&](const BuildContext&, std::unique_ptr<BatchNormOperations> inner) {
       return std::make_unique<Calls>(std::move(inner), called);
     });
     Rows rows;
@@ -195,7 +195,7 @@ TEST_CASE("linear layers with 8-bit operands pass, alone and before a fused GELU
     }
   recipe.debug.gradcheck = false;
   Plan plan = make_plan(recipe, Machine{.cpu = "test", .cores = 2});
-  plan.linear.wrap("test", "", [](const BuildContext&, std::unique_ptr<LinearOperations>) {
+  plan.operations.linear.wrap("test", "", [](const BuildContext&, std::unique_ptr<LinearOperations>) {
     return fp8::make_linear(
         fp8::Scaling::tensorwise,
         [](const fp8::ScaledMatrix& a, const fp8::ScaledMatrix& b, at::ScalarType out, fp8::Sums sums) {
@@ -243,11 +243,13 @@ TEST_CASE("the kernels of every vector width pass, and convolutions in float32 o
       Plan plan = make_plan(recipe, Machine{.cpu = "test", .cores = 2});
       const fused_kernels::BlockKernels all{
           .norm = *norms.at(width), .pool = *pools.at(width), .head = *heads.at(width)};
-      plan.batch_norm.fill("test", "", [&](const BuildContext&) { return fused_kernels::make_fused_batch_norm(all); });
-      plan.head.fill("test", "", [&](const BuildContext&) { return fused_kernels::make_fused_head(all); });
-      plan.convolution.wrap("test", "", [](const BuildContext&, std::unique_ptr<ConvolutionOperations> inner) {
-        return amp::make_float32_convolutions(std::move(inner));
-      });
+      plan.operations.batch_norm.fill("test", "",
+                                      [&](const BuildContext&) { return fused_kernels::make_fused_batch_norm(all); });
+      plan.operations.head.fill("test", "", [&](const BuildContext&) { return fused_kernels::make_fused_head(all); });
+      plan.operations.convolution.wrap("test", "",
+                                       [](const BuildContext&, std::unique_ptr<ConvolutionOperations> inner) {
+                                         return amp::make_float32_convolutions(std::move(inner));
+                                       });
       const auto model = plan.build_model();
       const auto communicator = make_single_communicator();
       const auto report =
@@ -265,7 +267,7 @@ TEST_CASE("a term that is missing from a kernel is found in every type") {
     recipe.optimizations.amp.on = in_16_bits;
     recipe.debug.gradcheck = false;
     Plan plan = make_plan(recipe, Machine{.cpu = "test", .cores = 2});
-    plan.batch_norm.fill("test", "wrong", [&](const BuildContext&) {
+    plan.operations.batch_norm.fill("test", "wrong", [&](const BuildContext&) {
       return fused_kernels::make_fused_batch_norm(
           {.norm = wrong, .pool = kernels::cpu_pool_kernels(), .head = kernels::cpu_head_kernels()});
     });

@@ -61,9 +61,10 @@ struct Result {
 Result train(const Recipe& recipe) {
   Result result;
   Plan plan = make_plan(recipe, Machine{.cpu = "test", .cores = 2});
-  plan.attention.wrap("test", "watched", [&](const BuildContext&, std::unique_ptr<AttentionOperations> inner) {
-    return std::make_unique<Watched>(std::move(inner), result.tokens);
-  });
+  plan.operations.attention.wrap("test", "watched",
+                                 [&](const BuildContext&, std::unique_ptr<AttentionOperations> inner) {
+                                   return std::make_unique<Watched>(std::move(inner), result.tokens);
+                                 });
   Rows rows;
   Trainer trainer(plan, {}, rows, never_stopped());
   trainer.run();

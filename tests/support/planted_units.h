@@ -22,12 +22,11 @@ class PlantedUnit : public WrappedUnit {
 /// The unit's output in training becomes `change` of it. The model is wrapped before any other part sees it, so labels
 /// and checks cover the fault.
 inline void plant(Plan& plan, const std::string& unit, Change change) {
-  plan.convolution.wrap("test", "", [=](const BuildContext& context, std::unique_ptr<ConvolutionOperations> inner) {
-    context.model->wrap_units([&](std::unique_ptr<Unit> each) -> std::unique_ptr<Unit> {
+  plan.wrap_model.insert(plan.wrap_model.begin(), [=](Model& model) {
+    model.wrap_units([&](std::unique_ptr<Unit> each) -> std::unique_ptr<Unit> {
       if (each->name() != unit) return each;
       return std::make_unique<PlantedUnit>(std::move(each), change);
     });
-    return inner;
   });
 }
 

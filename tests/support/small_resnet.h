@@ -77,16 +77,14 @@ class SmallHead : public Unit {
   std::shared_ptr<const Operations> operations_;
 };
 
-inline Model small_resnet(const Plan& plan) {
-  Builder builder(plan.device, plan.seed);
+inline Model small_resnet(const ModelConfig&, const InputShape& input, at::Device device, uint64_t seed,
+                          const UnitRange& held) {
+  Builder builder(device, seed, held);
   builder.add<SmallStem>();
   builder.add<SmallBlock>("layer1.0", 8, 8);
   builder.add<SmallBlock>("layer2.0", 8, 16);
   builder.add<SmallHead>();
-  Model model(std::move(builder), {plan.model.input.channels, plan.model.input.height, plan.model.input.width});
-  if (plan.tensor_format.memory_format != at::MemoryFormat::Contiguous)
-    model.to_memory_format(plan.tensor_format.memory_format);
-  return model;
+  return {std::move(builder), {input.channels, input.height, input.width}};
 }
 
 /// A plan with small_plan()'s data, the small residual network and the given optimizer, without a last step.
@@ -96,14 +94,9 @@ inline Plan small_resnet_plan(const OptimizerConfig& optimizer, uint64_t seed) {
   plan.seed = seed;
   plan.data = small.data;
   plan.data.batch_size = 16;
-  plan.model.config = {.name = ModelKind::mlp, .hidden = {1}};  // built, then replaced at once
   plan.model.input = small.model.input;
-  plan.model.layers = {.convolutions_3x3 = 5, .other_convolutions = 1, .batch_norms = 6};
-  // This slot is built first, before any part has seen the network that is replaced.
-  plan.convolution.wrap("test", "", [](const BuildContext& context, std::unique_ptr<ConvolutionOperations> inner) {
-    *context.model = small_resnet(context.plan);
-    return inner;
-  });
+  plan.model.make = small_resnet;
+  plan.model.describe(plan.model.shapes());
   return plan;
 }
 

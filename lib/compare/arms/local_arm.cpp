@@ -200,11 +200,11 @@ void perturb_weights(Model& model, uint64_t seed) {
 
 void begin_perturbed(Plan& plan) {
   // The convolution slot is built first, before any part that keeps copies of the weights.
-  plan.convolution.wrap("perturbed twin", "from perturbed weights",
-                        [](const BuildContext& context, std::unique_ptr<ConvolutionOperations> inner) {
-                          perturb_weights(*context.model, context.plan.seed);
-                          return inner;
-                        });
+  plan.operations.convolution.wrap("perturbed twin", "from perturbed weights",
+                                   [](const BuildContext& context, std::unique_ptr<ConvolutionOperations> inner) {
+                                     perturb_weights(*context.model, context.plan.seed);
+                                     return inner;
+                                   });
 }
 
 }  // namespace trainopt

@@ -56,15 +56,7 @@ std::string error_text(const CheckedOperation& checked) {
 Report check_operations(const CheckedSlots& slots, const BuildContext& context) {
   const auto began = Clock::now();
   const Checked checked{.context = context,
-                        .ours = {{.linear = slots.linear.build(context),
-                                  .convolution = slots.convolution.build(context),
-                                  .batch_norm = slots.batch_norm.build(context),
-                                  .head = slots.head.build(context),
-                                  .attention = slots.attention.build(context),
-                                  .layer_norm = slots.layer_norm.build(context),
-                                  .gelu = slots.gelu.build(context),
-                                  .language_head = slots.language_head.build(context)},
-                                 slots.task.build(context)},
+                        .ours = {slots.operations.build(context), slots.task.build(context)},
                         .plain = plain_parts(context.plan.train.label_smoothing),
                         .precision = slots.precision.build(context)};
   Report report{.type = type_name(context.plan.tensor_format.compute_type), .operations = {}};

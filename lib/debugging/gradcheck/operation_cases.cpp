@@ -59,21 +59,10 @@ std::vector<GradientCase> copy_cases(Model& model, at::ScalarType type) {
 std::vector<GradientCase> operation_cases(const CheckedSlots& slots, const BuildContext& context) {
   const at::NoGradGuard no_grad;
   const Plan& plan = context.plan;
-  ModelConfig config = plan.model.config;
-  config.weights.reset();
   open_meta_device();  // for operations that are no slots
-  Model model = make_model(config, plan.model.input, at::kMeta, 0);
+  Model model = plan.model.shapes();
   RecordedCases cases(model, plan.parallel.sync_batch_norm);
-  const auto unless_plain = [&](const auto& slot) { return slot.is_plain() ? nullptr : &cases; };
-  model.set_operations({.linear = recording_linear(unless_plain(slots.linear)),
-                        .convolution = recording_convolution(unless_plain(slots.convolution)),
-                        .batch_norm = recording_batch_norm(unless_plain(slots.batch_norm)),
-                        .head = recording_head(unless_plain(slots.head)),
-                        .attention = recording_attention(unless_plain(slots.attention)),
-                        .layer_norm = recording_layer_norm(unless_plain(slots.layer_norm)),
-                        .gelu = recording_gelu(unless_plain(slots.gelu)),
-                        .language_head = recording_language_head(unless_plain(slots.language_head))});
-  model.wrap_units([&](std::unique_ptr<Unit> unit) { return announced(std::move(unit), cases); });
+  record_operations(model, slots.operations, cases);
   const InputShape& sample = plan.model.input;
   const int64_t batch = plan.data.batch_size;
   // Not in training: dropout, which has no backward of its own, would draw random numbers.

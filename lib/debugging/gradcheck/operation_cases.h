@@ -8,26 +8,9 @@ namespace trainopt::gradcheck {
 
 /// The slots whose parts are checked, copied before wrappers that only observe are added.
 struct CheckedSlots {
-  explicit CheckedSlots(const Plan& plan)
-      : convolution(plan.convolution),
-        batch_norm(plan.batch_norm),
-        head(plan.head),
-        linear(plan.linear),
-        attention(plan.attention),
-        layer_norm(plan.layer_norm),
-        gelu(plan.gelu),
-        language_head(plan.language_head),
-        task(plan.task),
-        precision(plan.precision) {}
+  explicit CheckedSlots(const Plan& plan) : operations(plan.operations), task(plan.task), precision(plan.precision) {}
 
-  Slot<ConvolutionOperations> convolution;
-  Slot<BatchNormOperations> batch_norm;
-  Slot<HeadOperations> head;
-  Slot<LinearOperations> linear;
-  Slot<AttentionOperations> attention;
-  Slot<LayerNormOperations> layer_norm;
-  Slot<GeluOperations> gelu;
-  Slot<LanguageHeadOperations> language_head;
+  OperationSlots operations;
   Slot<Task> task;
   Slot<Precision> precision;
 };

@@ -1,8 +1,8 @@
-// Operations that take the place of a model's on the meta device: they record what they are called with, and return a
-// tensor of the right shape.
+// Records the operations that a model on the meta device calls, and with which shapes.
 #pragma once
 
 #include "debugging/gradcheck/gradient_case.h"
+#include "train/operation_slots.h"
 
 #include <map>
 
@@ -28,22 +28,8 @@ class RecordedCases {
   std::vector<GradientCase> all_;
 };
 
-inline CaseInput of_samples(const char* name, const at::Tensor& tensor) { return {name, tensor.sizes().vec(), true}; }
-inline CaseInput of_parameter(const char* name, const at::Tensor& tensor) {
-  return {name, tensor.sizes().vec(), false};
-}
-
-// Null: the calls are not recorded.
-std::shared_ptr<const ConvolutionOperations> recording_convolution(RecordedCases* cases);
-std::shared_ptr<const BatchNormOperations> recording_batch_norm(RecordedCases* cases);
-std::shared_ptr<const HeadOperations> recording_head(RecordedCases* cases);
-std::shared_ptr<const LinearOperations> recording_linear(RecordedCases* cases);
-std::shared_ptr<const AttentionOperations> recording_attention(RecordedCases* cases);
-std::shared_ptr<const LayerNormOperations> recording_layer_norm(RecordedCases* cases);
-std::shared_ptr<const GeluOperations> recording_gelu(RecordedCases* cases);
-std::shared_ptr<const LanguageHeadOperations> recording_language_head(RecordedCases* cases);
-
-/// A unit that tells `cases` its name before it runs.
-std::unique_ptr<Unit> announced(std::unique_ptr<Unit> unit, RecordedCases& cases);
+/// From now on, what `model` calls through a slot that is not plain is added to `cases`. `model` is on the meta device,
+/// and no longer used than `slots` and `cases` exist.
+void record_operations(Model& model, const OperationSlots& slots, RecordedCases& cases);
 
 }  // namespace trainopt::gradcheck

@@ -105,9 +105,7 @@ void check(OptionChecks& checks, const Config& config) {
 }
 
 Outcome apply(Plan& plan, const Config& config) {
-  ModelConfig shapes = plan.model.config;
-  shapes.weights.reset();
-  const Model model = make_model(shapes, plan.model.input, at::kMeta, 0);
+  const Model model = plan.model.shapes();
   const auto chosen =
       config.units.empty() ? every_nth_block(model, config.every.value_or(1)) : named_units(model, config.units);
   if (chosen.empty())

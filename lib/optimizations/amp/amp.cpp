@@ -124,10 +124,10 @@ Outcome apply(Plan& plan, const Config& config) {
     });
   std::string what = type == at::kHalf ? "float16 with a loss scale" : "bfloat16";
   if (plan.device.is_cpu() && plan.model.layers.convolutions() > 0 && !cpu_convolves(type)) {
-    plan.convolution.wrap("amp", "computed in float32 under autocast",
-                          [](const BuildContext&, std::unique_ptr<ConvolutionOperations> inner) {
-                            return make_float32_convolutions(std::move(inner));
-                          });
+    plan.operations.convolution.wrap("amp", "computed in float32 under autocast",
+                                     [](const BuildContext&, std::unique_ptr<ConvolutionOperations> inner) {
+                                       return make_float32_convolutions(std::move(inner));
+                                     });
     what += "; this CPU has no instructions for the type, so convolutions read and write it but compute in float32";
   }
   const auto doubt = [type](const Plan& complete) -> std::string {

@@ -83,7 +83,7 @@ Outcome apply(Plan& plan, AttentionKernel kernel) {
   return Outcome::applied(
       kernel == AttentionKernel::automatic
           ? fmt::format("{} an implementation that does not store the scores of all pairs of tokens",
-                        plan.attention.is_plain() ? "libtorch chooses" : "fused_kernels has")
+                        plan.operations.attention.is_plain() ? "libtorch chooses" : "fused_kernels has")
           : fmt::format("{}, which does not store the scores of all pairs of tokens; math where it "
                         "does not support them",
                         word_of(kernel)),

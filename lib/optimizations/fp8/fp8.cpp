@@ -59,13 +59,13 @@ Outcome apply(Plan& plan, const Config& config) {
   };
   const std::string what = fmt::format("8-bit inputs, {} scales", scaling);
   if (config.amax_history == 0)
-    plan.linear.fill("fp8", what, [make](const BuildContext&) { return make(own_amax); });
+    plan.operations.linear.fill("fp8", what, [make](const BuildContext&) { return make(own_amax); });
   else {
     const auto histories = std::make_shared<Histories>();
     const auto history_of = [histories, length = config.amax_history](const BuildContext& context) {
       return histories->of(context, length);
     };
-    plan.linear.fill("fp8", what, [make, history_of](const BuildContext& context) {
+    plan.operations.linear.fill("fp8", what, [make, history_of](const BuildContext& context) {
       return make([history = history_of(context)](const auto&... of) { return history->choose(of...); });
     });
     plan.precision.wrap("fp8", fmt::format("scales from the last {}", counted(config.amax_history, "step")),

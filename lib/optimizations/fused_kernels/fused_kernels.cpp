@@ -85,15 +85,16 @@ Receipt receipt_of_language(const StepTrace& seen) { return receipt(kFusedOfLang
 std::string fuse_row_operations(Plan& plan) {
   const LayerCounts& layers = plan.model.layers;
   if (layers.layer_norms > 0)
-    plan.layer_norm.fill(
+    plan.operations.layer_norm.fill(
         "fused_kernels", "with the residual addition before it, in one pass",
         [](const BuildContext& context) { return make_fused_layer_norm(row_kernels_for(context.device)); });
   if (layers.gelus > 0)
-    plan.gelu.fill("fused_kernels", "with the bias of the linear layer, in one pass",
-                   [](const BuildContext& context) { return make_fused_gelu(row_kernels_for(context.device)); });
+    plan.operations.gelu.fill(
+        "fused_kernels", "with the bias of the linear layer, in one pass",
+        [](const BuildContext& context) { return make_fused_gelu(row_kernels_for(context.device)); });
   if (layers.attentions > 0 && !plan.device.is_cuda())
-    plan.attention.fill("fused_kernels", "in blocks of queries, if optimizations.attention is auto",
-                        [](const BuildContext&) { return make_fused_attention(); });
+    plan.operations.attention.fill("fused_kernels", "in blocks of queries, if optimizations.attention is auto",
+                                   [](const BuildContext&) { return make_fused_attention(); });
   std::vector<const char*> fused;
   if (layers.layer_norms > 0) fused.push_back("layer norm with the addition before it");
   if (layers.gelus > 0) fused.push_back("GELU with the bias before it");
@@ -103,13 +104,13 @@ std::string fuse_row_operations(Plan& plan) {
 /// A network with batch-norm has one linear layer, and its product is small.
 void speed_up_linear_layers(Plan& plan) {
   if (plan.device.is_cuda() || plan.model.layers.batch_norms > 0) return;
-  plan.linear.wrap(
+  plan.operations.linear.wrap(
       "fused_kernels", "large float32 products by oneDNN where MKL is slower",
       [](const BuildContext&, std::unique_ptr<LinearOperations> inner) { return make_fused_linear(std::move(inner)); });
 }
 
 Outcome apply_to_language_model(Plan& plan, const std::string& rows) {
-  plan.language_head.fill(
+  plan.operations.language_head.fill(
       "fused_kernels", "logits, loss and their gradients in pieces of tokens",
       [](const BuildContext& context) { return make_fused_language_head(language_head_kernels(context.device)); });
   return Outcome::applied(
@@ -143,10 +144,11 @@ Outcome apply(Plan& plan) {
                                                        word_of(plan.model.config.name))
                                          : fmt::format("{}, loss with its gradient (one)", rows),
                             receipt_of_images);
-  plan.batch_norm.fill("fused_kernels", "fused with addition, ReLU and the stem's max-pool, in two passes",
-                       [](const BuildContext& context) { return make_fused_batch_norm(kernels_for(context.device)); });
-  plan.head.fill("fused_kernels", "average pool in one pass, then the linear layer",
-                 [](const BuildContext& context) { return make_fused_head(kernels_for(context.device)); });
+  plan.operations.batch_norm.fill(
+      "fused_kernels", "fused with addition, ReLU and the stem's max-pool, in two passes",
+      [](const BuildContext& context) { return make_fused_batch_norm(kernels_for(context.device)); });
+  plan.operations.head.fill("fused_kernels", "average pool in one pass, then the linear layer",
+                            [](const BuildContext& context) { return make_fused_head(kernels_for(context.device)); });
   // The kernels' own order; otherwise the first kernel would convert.
   plan.tensor_format.memory_format = at::MemoryFormat::ChannelsLast;
   return Outcome::applied(

@@ -95,9 +95,7 @@ Outcome apply(Plan& plan, const PipelineConfig& config) {
   const int64_t ranks = plan.position.ranks;
   if (ranks == 1)
     return Outcome::none(fmt::format("there is only one rank; start {} or a multiple of it", config.stages));
-  ModelConfig shapes = plan.model.config;
-  shapes.weights.reset();
-  const Model model = make_model(shapes, plan.model.input, at::kMeta, 0);
+  const Model model = plan.model.shapes();
   const auto units = static_cast<int64_t>(model.units().size());
   if (units < config.stages)
     throw UserError(fmt::format("parallel.pipeline.stages: the {} has fewer units than stages: {}, {}",

@@ -58,7 +58,7 @@ void check(OptionChecks& checks, const Config&) {
 }
 
 Outcome apply(Plan& plan, const Config& config) {
-  const Model shapes = make_model(plan.model.config, plan.model.input, at::kMeta, 0);
+  const Model shapes = plan.model.shapes();
   const auto kept = chosen_parameters(shapes, config.keep_float32, "optimizations.precision.keep_float32");
   if (plan.tensor_format.compute_type != at::kBFloat16)
     return Outcome::none("this plan does not compute in bfloat16, so each operation would need a copy of its weights");

@@ -153,8 +153,9 @@ Outcome apply(Plan& plan, const ParallelConfig& asked) {
     plan.parameters.fill(kBy, "sharded, one share per rank",
                          [config](const BuildContext& context) { return make_sharded_parameters(context, config); });
   if (config.sync_batch_norm)
-    plan.batch_norm.fill("parallel.sync_batch_norm", "statistics over all ranks",
-                         [](const BuildContext& context) { return make_sync_batch_norm(*context.replicas); });
+    plan.operations.batch_norm.fill(
+        "parallel.sync_batch_norm", "statistics over all ranks",
+        [](const BuildContext& context) { return make_sync_batch_norm(*context.replicas); });
   return Outcome::applied(
       fmt::format("{}{}: each of {} ranks holds {}; gradients are summed {}{}", strategy_name(strategy),
                   machines_text(asked.sharding_strategy, plan.position), ranks, shard_description(strategy),

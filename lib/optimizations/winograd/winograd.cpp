@@ -64,8 +64,8 @@ Outcome apply(Plan& plan, const Config& config) {
     return Outcome::none("on a GPU cuDNN chooses the algorithm; cudnn_benchmark makes it time them");
   if (plan.model.layers.convolutions_3x3 == 0)
     return Outcome::none(fmt::format("the {} has no 3×3 convolutions", word_of(plan.model.config.name)));
-  plan.convolution.fill("winograd", "Winograd for 3×3 with stride 1",
-                        [config](const BuildContext&) { return make_convolutions(config); });
+  plan.operations.convolution.fill("winograd", "Winograd for 3×3 with stride 1",
+                                   [config](const BuildContext&) { return make_convolutions(config); });
   plan.tensor_format.memory_format = at::MemoryFormat::ChannelsLast;  // the order that the transforms read
   const std::string form = fmt::format("F(4×4, 3×3), {} products", word_of(config.products));
   return Outcome::applied(fmt::format("Winograd ({}) for 3×3 convolutions with stride 1 and their gradients; "

@@ -95,9 +95,9 @@ TEST_CASE("numerics in the format without a perturbed twin read back with the re
 }
 
 TEST_CASE("perturbed weights are off by 2^-9 in either direction, reproducibly, and buffers are unchanged") {
-  const Plan plan = small_resnet_plan(SgdConfig{}, 5);
-  const Model before = small_resnet(plan);
-  Model once = small_resnet(plan), again = small_resnet(plan), other = small_resnet(plan);
+  const auto made = [] { return small_resnet({}, {.height = 8, .width = 8}, at::kCPU, /*seed=*/5, {}); };
+  const Model before = made();
+  Model once = made(), again = made(), other = made();
   perturb_weights(once, 5);
   perturb_weights(again, 5);
   perturb_weights(other, 6);
@@ -120,8 +120,8 @@ TEST_CASE("perturbed weights are off by 2^-9 in either direction, reproducibly, 
 }
 
 TEST_CASE("a perturbation changes every weight that is bfloat16") {
-  const Plan plan = small_resnet_plan(SgdConfig{}, 5);
-  Model before = small_resnet(plan), after = small_resnet(plan);
+  const auto made = [] { return small_resnet({}, {.height = 8, .width = 8}, at::kCPU, /*seed=*/5, {}); };
+  Model before = made(), after = made();
   std::set<std::string> filters;
   for (const auto& [name, parameter] : before.parameters())
     if (parameter.dim() == 4) filters.insert(name);

@@ -168,7 +168,7 @@ TEST_CASE("a wrong gradient of batch-norm is found and named") {
                                                {"weight", dropped},
                                                {"bias", scaled}}) {
     Plan plan = resnet_plan();
-    plant<FaultyBatchNorm>(plan.batch_norm, fault);
+    plant<FaultyBatchNorm>(plan.operations.batch_norm, fault);
     check_found(plan, "batch_norm_relu", "bn1", fault);
   }
 }
@@ -177,7 +177,7 @@ TEST_CASE("a wrong gradient of the residual is found and named") {
   for (const Distortion change : {scaled, dropped, wrong_in_first_row}) {
     Plan plan = resnet_plan();
     const Fault fault{"residual", change};
-    plant<FaultyBatchNorm>(plan.batch_norm, fault);
+    plant<FaultyBatchNorm>(plan.operations.batch_norm, fault);
     check_found(plan, "batch_norm_add_relu", "layer1.0.bn2", fault);
   }
 }
@@ -186,7 +186,7 @@ TEST_CASE("a wrong gradient of the stem's max-pool is found and named") {
   for (const Distortion change : {scaled, wrong_in_first_row}) {
     Plan plan = resnet_plan(StemKind::imagenet);
     const Fault fault{"input", change};
-    plant<FaultyBatchNorm>(plan.batch_norm, fault);
+    plant<FaultyBatchNorm>(plan.operations.batch_norm, fault);
     check_found(plan, "stem_pool", "bn1", fault);
   }
 }
@@ -194,7 +194,7 @@ TEST_CASE("a wrong gradient of the stem's max-pool is found and named") {
 TEST_CASE("a wrong gradient of a convolution is found and named") {
   for (const Fault& fault : std::vector<Fault>{{"input", wrong_in_first_row}, {"weight", scaled}}) {
     Plan plan = resnet_plan();
-    plant<FaultyConvolution>(plan.convolution, fault);
+    plant<FaultyConvolution>(plan.operations.convolution, fault);
     check_found(plan, "convolution", "conv1", fault);
   }
 }
@@ -202,7 +202,7 @@ TEST_CASE("a wrong gradient of a convolution is found and named") {
 TEST_CASE("a wrong gradient of the head is found and named") {
   for (const Fault& fault : std::vector<Fault>{{"input", scaled}, {"weight", dropped}}) {
     Plan plan = resnet_plan();
-    plant<FaultyHead>(plan.head, fault);
+    plant<FaultyHead>(plan.operations.head, fault);
     check_found(plan, "head", "fc", fault);
   }
 }
@@ -211,15 +211,15 @@ TEST_CASE("a wrong gradient of attention is found and named") {
   for (const Fault& fault :
        std::vector<Fault>{{"query", scaled}, {"key", dropped}, {"value", scaled}, {"value", wrong_in_first_row}}) {
     Plan plan = vit_plan();
-    plant<FaultyAttention>(plan.attention, fault);
+    plant<FaultyAttention>(plan.operations.attention, fault);
     check_found(plan, "attention", "encoder.layers.encoder_layer_0", fault);
   }
 }
 
 TEST_CASE("a right backward of attention raises no alarm, and blocks of equal shapes are one case") {
   Plan plan = vit_plan();
-  plant<FaultyAttention>(plan.attention, Fault{"value", unchanged});
-  plant<FaultyConvolution>(plan.convolution, Fault{"weight", unchanged});
+  plant<FaultyAttention>(plan.operations.attention, Fault{"value", unchanged});
+  plant<FaultyConvolution>(plan.operations.convolution, Fault{"weight", unchanged});
   const Report report = check(plan);
   REQUIRE(report.operations.size() == 2);
   CHECK(report.operations[0].gradient_case.layer == "conv_proj");
@@ -242,9 +242,9 @@ TEST_CASE("a wrong gradient of the loss is found and named") {
 
 TEST_CASE("a right backward of our own raises no alarm") {
   Plan plan = resnet_plan(StemKind::imagenet);
-  plant<FaultyBatchNorm>(plan.batch_norm, Fault{"input", unchanged});
-  plant<FaultyConvolution>(plan.convolution, Fault{"weight", unchanged});
-  plant<FaultyHead>(plan.head, Fault{"weight", unchanged});
+  plant<FaultyBatchNorm>(plan.operations.batch_norm, Fault{"input", unchanged});
+  plant<FaultyConvolution>(plan.operations.convolution, Fault{"weight", unchanged});
+  plant<FaultyHead>(plan.operations.head, Fault{"weight", unchanged});
   const Report report = check(plan);
   CHECK(report.operations.size() == 21);
   CHECK_FALSE(failure_of(report));
@@ -259,17 +259,17 @@ TEST_CASE("a right backward of our own raises no alarm") {
 TEST_CASE("operations without a backward of our own are not checked") {
   CHECK(check(resnet_plan()).operations.empty());
   Plan plan = resnet_plan();
-  plant<FaultyBatchNorm>(plan.batch_norm, Fault{"nothing", unchanged});
+  plant<FaultyBatchNorm>(plan.operations.batch_norm, Fault{"nothing", unchanged});
   CHECK(check(plan).operations.empty());
   CHECK_THAT(summary_line(check(plan)), ContainsSubstring("no backward of trainopt's own"));
 }
 
 TEST_CASE("a computation that gives other bits when repeated points to the hardware") {
   Plan plan = resnet_plan();
-  plant<FaultyHead>(plan.head, Fault{"input", [](const at::Tensor& gradient) {
-                                       static int calls = 0;
-                                       return gradient * (++calls % 2 == 1 ? 1.01 : 1.0);
-                                     }});
+  plant<FaultyHead>(plan.operations.head, Fault{"input", [](const at::Tensor& gradient) {
+                                                  static int calls = 0;
+                                                  return gradient * (++calls % 2 == 1 ? 1.01 : 1.0);
+                                                }});
   const auto failure = failure_of(check(plan));
   REQUIRE(failure);
   CHECK(failure->code() == ExitCode::hardware);
@@ -311,7 +311,7 @@ TEST_CASE("a plan that is checked trains the same bits, and a fault ends the run
   };
   Plan plan = resnet_plan();
   plan.steps = plan.schedule_steps = 2;
-  plant<FaultyBatchNorm>(plan.batch_norm, Fault{"weight", unchanged});
+  plant<FaultyBatchNorm>(plan.operations.batch_norm, Fault{"weight", unchanged});
   Plan checked = plan;
   add_gradcheck(checked);
   CHECK(losses(checked) == losses(plan));
