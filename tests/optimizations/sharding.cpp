@@ -231,8 +231,8 @@ TEST_CASE("synchronised batch-norm conflicts with another replacement of batch-n
   Recipe recipe;
   recipe.device = "cpu";
   recipe.parallel.sync_batch_norm = true;
-  CHECK(plan_of(recipe, 2).batch_norm.describe() == "statistics over all ranks (parallel.sync_batch_norm)");
-  CHECK(plan_of(recipe, 1).batch_norm.is_plain());
+  CHECK(plan_of(recipe, 2).operations.batch_norm.describe() == "statistics over all ranks (parallel.sync_batch_norm)");
+  CHECK(plan_of(recipe, 1).operations.batch_norm.is_plain());
   recipe.optimizations.fused_kernels = true;
   CHECK_THROWS_WITH(plan_of(recipe, 2),
                     ContainsSubstring("fused_kernels and parallel.sync_batch_norm both replace the batch-norm"));

@@ -101,9 +101,9 @@ std::string fuse_row_operations(Plan& plan) {
   return fused.empty() ? "" : fmt::format("{} (one pass each way)", fmt::join(fused, " and "));
 }
 
-/// A network with batch-norm has one linear layer, and its product is small.
+/// The product of a single linear layer, a classifier's, is small.
 void speed_up_linear_layers(Plan& plan) {
-  if (plan.device.is_cuda() || plan.model.layers.batch_norms > 0) return;
+  if (plan.device.is_cuda() || plan.model.layers.linears.size() < 2) return;
   plan.operations.linear.wrap(
       "fused_kernels", "large float32 products by oneDNN where MKL is slower",
       [](const BuildContext&, std::unique_ptr<LinearOperations> inner) { return make_fused_linear(std::move(inner)); });
@@ -152,8 +152,9 @@ Outcome apply(Plan& plan) {
   // The kernels' own order; otherwise the first kernel would convert.
   plan.tensor_format.memory_format = at::MemoryFormat::ChannelsLast;
   return Outcome::applied(
-      "batch-norm fused with addition, ReLU and the stem's max-pool (two passes forward, two backward), average pool "
-      "(one and one), loss with its gradient (one); activations as NHWC",
+      fmt::format("{}batch-norm fused with addition, ReLU and the stem's max-pool (two passes forward, two backward), "
+                  "average pool (one and one), loss with its gradient (one); activations as NHWC",
+                  rows.empty() ? "" : rows + "; "),
       receipt_of_images);
 }
 

@@ -286,7 +286,7 @@ TEST_CASE("central differences find a float64 gradient that is wrong") {
                              .model = model.get(),
                              .replicas = communicator.get()};
   Plan faulty = plan;  // so that its heads are checked
-  plant<FaultyHead>(faulty.head, Fault{"input", scaled});
+  plant<FaultyHead>(faulty.operations.head, Fault{"input", scaled});
   const auto with = [&](Distortion change) {
     Checked checked{context, plain_parts(0.1), plain_parts(0.1), plan.precision.build(context)};
     checked.ours.operations.head = checked.plain.operations.head =
@@ -320,7 +320,7 @@ TEST_CASE("a plan that is checked trains the same bits, and a fault ends the run
   CHECK(checked.reports[0].second().size() == 8);
 
   Plan faulty = resnet_plan();
-  plant<FaultyBatchNorm>(faulty.batch_norm, Fault{"weight", scaled});
+  plant<FaultyBatchNorm>(faulty.operations.batch_norm, Fault{"weight", scaled});
   add_gradcheck(faulty);
   Rows rows;
   CHECK_THROWS_WITH(
