@@ -2,6 +2,7 @@
 
 #include "base/units.h"
 #include "data/evaluation_transforms.h"
+#include "data/formats/table.h"
 #include "data/formats/text/text_dataset.h"
 #include "device/device.h"
 #include "model/catalogue.h"
@@ -203,8 +204,8 @@ std::optional<EvaluationPlan> evaluation_plan(const Recipe& recipe, const DataPl
     if (recipe.evaluation.every_n_steps)
       throw UserError(
           fmt::format("evaluation.every_n_steps: there is nothing to evaluate on; set evaluation.path or put "
-                      "test_batch.bin next to the training data: {}",
-                      recipe.data.path.value_or("")));
+                      "{} next to the training data: {}",
+                      format_of(recipe.data.dataset).test_file, recipe.data.path.value_or("")));
     return std::nullopt;
   }
   EvaluationPlan plan{
