@@ -346,10 +346,11 @@ ArmSpec AblationBench::spec(const SwitchSet& on, std::optional<Ceiling> without)
           .batch_seed = {}};
 }
 
-const Baseline& AblationBench::twin_of_plain(const ArmSpec& plain, Yardstick kind) {
-  Baseline& of_twin = twins_[kind];
-  if (of_twin.twin_folder.empty()) of_twin = make_twin_baseline(plain, kind, factory_, request_.options);
-  return of_twin;
+const Twins& AblationBench::twins_of_plain(const ArmSpec& plain, Yardstick kind) {
+  Twins& twins = twins_[kind];
+  if (twins.wanted == 0)
+    twins = twins_in_processes(plain, kind, factory_, request_.options, after(seconds_left() / 4), observer_);
+  return twins;
 }
 
 Comparison AblationBench::compare_cell(const ArmSpec& a, const ArmSpec& b, const std::string& name_a,
@@ -364,8 +365,8 @@ Comparison AblationBench::compare_cell(const ArmSpec& a, const ArmSpec& b, const
                    .may_decide = false};
   std::function<Numerics(std::span<const WarmArm>)> numbers;
   if (a_is_plain)
-    numbers = [&twin = twin_of_plain(a, yardstick(a.recipe, b.recipe))](std::span<const WarmArm> pair) {
-      return numbers_of_pair(twin, pair[0], pair[1]);
+    numbers = [&twins = twins_of_plain(a, yardstick(a.recipe, b.recipe))](std::span<const WarmArm> pair) {
+      return compare_with_twins(twins, pair[0], pair[1]);
     };
   return compare_in_process_pairs(std::move(pairs), numbers, options, until, quiet_);
 }

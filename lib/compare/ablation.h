@@ -137,14 +137,14 @@ class AblationBench {
   Comparison compare_cell(const ArmSpec& a, const ArmSpec& b, const std::string& name_a, const std::string& name_b,
                           bool a_is_plain, double seconds);
   /// The twin of the plain job: created when first needed, one of each kind.
-  const Baseline& twin_of_plain(const ArmSpec& plain, Yardstick kind);
+  const Twins& twins_of_plain(const ArmSpec& plain, Yardstick kind);
 
   const AblationRequest& request_;
   SwitchSet all_;
   ArmFactory& factory_;
   const Observer& observer_;
   Observer quiet_;  ///< observes the comparison within a cell: stops together with observer_, reports nothing
-  std::map<Yardstick, Baseline> twins_;  ///< twins without A; every cell with the plain job uses their first steps
+  std::map<Yardstick, Twins> twins_;  ///< every cell with the plain job uses their first steps
   int arms_ = 0;
 };
 

@@ -38,33 +38,50 @@ WarmArm warm_up(std::string name, std::shared_ptr<Arm> arm, const CompareOptions
   return {std::move(name), std::move(arm), std::move(first), facts.step_samples, facts.period};
 }
 
-Baseline make_baseline(WarmArm a, const std::function<std::shared_ptr<Arm>()>& make_twin, const CompareOptions& options,
-                       Clock::time_point noise_until, const Observer& observer, Yardstick yardstick) {
-  Baseline baseline{.a = std::move(a), .twin_folder = {}, .yardstick = yardstick, .twin_first_steps = {}, .noise = {}};
+namespace {
+
+/// Fewer twins say too little of how far rounding goes.
+constexpr size_t kFewestTwins = 3;
+
+}  // namespace
+
+Baseline make_baseline(WarmArm a, const MakeTwin& make_twin, const CompareOptions& options, Clock::time_point until,
+                       const Observer& observer, Yardstick yardstick) {
+  Baseline baseline{.a = std::move(a), .twins = {.yardstick = yardstick}, .noise = {}};
   if (!make_twin) return baseline;
-  const WarmArm twin = warm_up("twin", make_twin(), options);
-  baseline.twin_folder = twin.arm->folder();
-  baseline.twin_first_steps = twin.first_steps;
-  if (options.noise_blocks == 0) return baseline;
-  baseline.noise = noise_floor(baseline.a, twin, options, noise_until, observer);
-  if (baseline.noise->blocks < 2) {  // one block has no standard deviation
-    baseline.noise.reset();
-    return baseline;
+  baseline.twins.wanted = options.twins;
+  for (int64_t number = 0; number < options.twins; ++number) {
+    if (number > 0 && (Clock::now() >= until || observer.stopped())) break;
+    observer.report(
+        fmt::format("first steps of twin {} of {}, which show how far rounding goes", number + 1, options.twins));
+    const WarmArm twin = warm_up(fmt::format("twin {}", number + 1), make_twin(number), options);
+    baseline.twins.first_turns.push_back({twin.first_steps, twin.arm->folder()});
+    if (number > 0 || options.noise_blocks == 0) continue;
+    baseline.noise = noise_floor(baseline.a, twin, options, until, observer);
+    if (baseline.noise->blocks < 2) baseline.noise.reset();  // one block has no standard deviation
   }
-  observer.report(fmt::format("A against itself: {}, per-block standard deviation {:.1f} %",
-                              percent_faster(baseline.noise->ratio, baseline.noise->interval),
-                              baseline.noise->block_sd_pct));
+  if (baseline.noise)
+    observer.report(fmt::format("A against itself: {}, per-block standard deviation {:.1f} %",
+                                percent_faster(baseline.noise->ratio, baseline.noise->interval),
+                                baseline.noise->block_sd_pct));
   return baseline;
 }
 
-Numerics numbers(const Baseline& baseline, const WarmArm& b) {
-  if (baseline.a.step_samples == b.step_samples)
-    return compare_numbers({baseline.a.first_steps, baseline.a.arm->folder()}, {b.first_steps, b.arm->folder()},
-                           {baseline.twin_first_steps, baseline.twin_folder}, baseline.yardstick);
+Numerics compare_with_twins(const Twins& twins, const WarmArm& a, const WarmArm& b) {
   Numerics none;
-  none.not_comparable = fmt::format("a step has {} in A and {} in B", counted(baseline.a.step_samples, "sample"),
-                                    counted(b.step_samples, "sample"));
-  return none;
+  if (a.step_samples != b.step_samples)
+    none.not_comparable = fmt::format("a step has {} in A and {} in B", counted(a.step_samples, "sample"),
+                                      counted(b.step_samples, "sample"));
+  else if (twins.first_turns.size() < kFewestTwins)
+    none.not_comparable = fmt::format(
+        "only {} of the {} of A that show how far rounding goes fitted into a quarter of the time; a larger "
+        "--budget compares them",
+        twins.first_turns.size(), counted(twins.wanted, "twin"));
+  if (!none.not_comparable.empty()) return none;
+  std::vector<FirstSteps> first_steps;
+  for (const auto& [turn, folder] : twins.first_turns) first_steps.push_back({turn, folder});
+  return compare_numbers({a.first_steps, a.arm->folder()}, {b.first_steps, b.arm->folder()}, first_steps,
+                         twins.yardstick);
 }
 
 }  // namespace trainopt

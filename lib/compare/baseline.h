@@ -22,7 +22,8 @@ struct CompareOptions {
   std::optional<double> boundary;   ///< continue until every interval against the first arm excludes it
   std::optional<int64_t> repeats;   ///< take exactly this many blocks, or pairs of processes, decided or not
   int64_t warmup_steps = 10;        ///< each arm's first steps, not measured
-  int64_t noise_blocks = 8;         ///< blocks of A against its twin, before B; 0: the twin only provides tolerances
+  int64_t twins = 4;                ///< twins of A whose first steps show how far rounding goes
+  int64_t noise_blocks = 8;         ///< blocks of A against its first twin, before B; 0: it only provides tolerances
   double turn_s = 0.25;             ///< minimum duration of a turn, which has at least one step
   uint64_t seed = 0;                ///< seeds the coin tosses
 };
@@ -57,22 +58,32 @@ struct WarmArm {
 };
 WarmArm warm_up(std::string name, std::shared_ptr<Arm> arm, const CompareOptions& options);
 
-/// What every comparison with A needs: A itself, the first steps of its twin, and the noise floor.
+/// The first steps of A's twins of one kind.
+struct Twins {
+  struct FirstTurn {
+    Turn turn;
+    std::filesystem::path folder;
+  };
+  Yardstick yardstick = Yardstick::perturbed;
+  std::vector<FirstTurn> first_turns;
+  int64_t wanted = 0;  ///< how many there would have been with time for all
+};
+/// Creates the twin with a number, from 0.
+using MakeTwin = std::function<std::shared_ptr<Arm>(int64_t number)>;
+
+/// What every comparison with A needs: A itself, its twins, and the noise floor.
 struct Baseline {
   WarmArm a;
-  std::filesystem::path twin_folder;           ///< empty: there was no twin
-  Yardstick yardstick = Yardstick::perturbed;  ///< the kind of twin
-  Turn twin_first_steps;
+  Twins twins;
   std::optional<NoiseFloor> noise;
 };
-/// `make_twin` may be empty; it creates the twin of the kind `yardstick`. The twin is destroyed when this returns, so
-/// that at most two arms exist at a time. No block of A against the twin begins after `noise_until`. Throws what the
-/// arms throw.
-Baseline make_baseline(WarmArm a, const std::function<std::shared_ptr<Arm>()>& make_twin, const CompareOptions& options,
-                       Clock::time_point noise_until, const Observer& observer,
-                       Yardstick yardstick = Yardstick::perturbed);
+/// `make_twin` may be empty; it creates twins of the kind `yardstick`. Each is destroyed before the next, so that at
+/// most two arms exist at a time. No twin but the first, and no block of A against that one, begins after `until`.
+/// Throws what the arms throw.
+Baseline make_baseline(WarmArm a, const MakeTwin& make_twin, const CompareOptions& options, Clock::time_point until,
+                       const Observer& observer, Yardstick yardstick = Yardstick::perturbed);
 
-/// Compares the numbers of B's first steps with A's, with tolerances from the twin.
-Numerics numbers(const Baseline& baseline, const WarmArm& b);
+/// Compares the numbers of B's first steps with A's, with tolerances from the twins.
+Numerics compare_with_twins(const Twins& twins, const WarmArm& a, const WarmArm& b);
 
 }  // namespace trainopt

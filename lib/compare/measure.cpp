@@ -59,19 +59,19 @@ class Judging {
   const Observer& observer_;
 };
 
-/// The twins of the first arm, one of each kind that some other arm needs.
-using Twins = std::map<Yardstick, Baseline>;
+/// The twins of the first arm, of each kind that some other arm needs.
+using TwinsOfKinds = std::map<Yardstick, Twins>;
 
 Yardstick yardstick_of(const ArmsToCompare& arms, size_t arm) {
   return yardstick(arms.specs.front().recipe, arms.specs[arm].recipe);
 }
 
 /// The numbers of each arm beside the first one's; nullopt for the first, and for all without twins.
-std::vector<std::optional<Numerics>> numbers_of(const ArmsToCompare& arms, const Twins& twins,
+std::vector<std::optional<Numerics>> numbers_of(const ArmsToCompare& arms, const TwinsOfKinds& twins,
                                                 std::span<const WarmArm> warm) {
   std::vector<std::optional<Numerics>> all(warm.size());
   for (size_t arm = 1; arm < warm.size() && !twins.empty(); ++arm)
-    all[arm] = numbers_of_pair(twins.at(yardstick_of(arms, arm)), warm[0], warm[arm]);
+    all[arm] = compare_with_twins(twins.at(yardstick_of(arms, arm)), warm[0], warm[arm]);
   return all;
 }
 
@@ -79,16 +79,17 @@ std::optional<Comparison> compare_in_process(const ArmsToCompare& arms, Judging&
                                              Clock::time_point until, ArmFactory& factory, const Observer& observer) {
   const auto quarter = Clock::now() + (until - Clock::now()) / 4;
   std::vector<WarmArm> warm{warm_up(arms.names[0], factory.make(arms.specs[0], arms.host), options)};
-  Twins twins;
+  TwinsOfKinds twins;
   for (size_t arm = 1; arm < arms.specs.size() && arms.with_numbers; ++arm) {
     const Yardstick kind = yardstick_of(arms, arm);
     if (twins.contains(kind) || observer.stopped()) continue;
     CompareOptions of_twin = options;
     if (!twins.empty()) of_twin.noise_blocks = 0;  // one twin shows the noise floor
-    twins[kind] = make_baseline(
-        warm[0], [&] { return factory.make(twin_of(arms.specs[0], kind), arms.host); }, of_twin, quarter, observer,
-        kind);
-    if (twins[kind].noise) judging.comparison.noise = twins[kind].noise;
+    Baseline baseline = make_baseline(
+        warm[0], [&](int64_t number) { return factory.make(twin_of(arms.specs[0], kind, number), arms.host); }, of_twin,
+        quarter, observer, kind);
+    twins[kind] = std::move(baseline.twins);
+    if (baseline.noise) judging.comparison.noise = baseline.noise;
   }
   for (size_t arm = 1; arm < arms.specs.size(); ++arm) {
     if (observer.stopped()) return std::nullopt;
@@ -102,13 +103,15 @@ std::optional<Comparison> compare_in_process(const ArmsToCompare& arms, Judging&
 std::optional<Comparison> compare_own_processes(const ArmsToCompare& arms, Judging& judging,
                                                 const CompareOptions& options, Clock::time_point until,
                                                 ArmFactory& factory, const Observer& observer) {
-  Twins twins;
+  const auto quarter = Clock::now() + (until - Clock::now()) / 4;
+  TwinsOfKinds twins;
   SetOptions sets;
   for (size_t arm = 0; arm < arms.specs.size(); ++arm) {
     sets.make.push_back(fresh_arms(arms.names[arm], arms.specs[arm], factory, options));
     if (arm == 0 || !arms.with_numbers || observer.stopped()) continue;
     const Yardstick kind = yardstick_of(arms, arm);
-    if (!twins.contains(kind)) twins[kind] = make_twin_baseline(arms.specs[0], kind, factory, options);
+    if (!twins.contains(kind))
+      twins[kind] = twins_in_processes(arms.specs[0], kind, factory, options, quarter, observer);
   }
   sets.first_set = [&](std::span<const WarmArm> warm) { judging.comparison.numerics = numbers_of(arms, twins, warm); };
   if (observer.stopped()) return std::nullopt;
@@ -132,7 +135,8 @@ Comparison compare(const Baseline& baseline, WarmArm b, const CompareOptions& op
   Judging judging(options, observer);
   const std::vector<WarmArm> arms{baseline.a, std::move(b)};
   judging.comparison.noise = baseline.noise;
-  if (!baseline.twin_folder.empty()) judging.comparison.numerics = {std::nullopt, numbers(baseline, arms[1])};
+  if (baseline.twins.wanted > 0)
+    judging.comparison.numerics = {std::nullopt, compare_with_twins(baseline.twins, arms[0], arms[1])};
   return judging.finish(sample_rounds(arms, options, until, observer, judging.look()));
 }
 
@@ -147,18 +151,14 @@ Comparison compare_in_process_pairs(SetOptions sets,
   return judging.finish(sample_sets(sets, options, until, observer, judging.look()));
 }
 
-Baseline make_twin_baseline(const ArmSpec& a, Yardstick kind, ArmFactory& factory, const CompareOptions& options) {
-  const WarmArm twin = warm_up("twin", factory.make(twin_of(a, kind), ArmHost::own_process), options);
-  Baseline baseline;
-  baseline.twin_folder = twin.arm->folder();
-  baseline.yardstick = kind;
-  baseline.twin_first_steps = twin.first_steps;
-  return baseline;
-}
-
-Numerics numbers_of_pair(Baseline twin, const WarmArm& a, const WarmArm& b) {
-  twin.a = a;
-  return numbers(twin, b);
+Twins twins_in_processes(const ArmSpec& a, Yardstick kind, ArmFactory& factory, const CompareOptions& options,
+                         Clock::time_point until, const Observer& observer) {
+  CompareOptions first_steps = options;
+  first_steps.noise_blocks = 0;
+  return make_baseline(
+             {}, [&](int64_t number) { return factory.make(twin_of(a, kind, number), ArmHost::own_process); },
+             first_steps, until, observer, kind)
+      .twins;
 }
 
 }  // namespace trainopt

@@ -35,9 +35,9 @@ Comparison compare_in_process_pairs(SetOptions sets,
                                     const std::function<Numerics(std::span<const WarmArm> pair)>& numbers,
                                     const CompareOptions& options, Clock::time_point until, const Observer& observer);
 
-/// A baseline without A: the first steps of A's twin of this kind, from a process that has ended when this returns.
-Baseline make_twin_baseline(const ArmSpec& a, Yardstick kind, ArmFactory& factory, const CompareOptions& options);
-/// Compares B's numbers with A's. The tolerances come from `twin`.
-Numerics numbers_of_pair(Baseline twin, const WarmArm& a, const WarmArm& b);
+/// The first steps of A's twins of this kind, from processes that have ended when this returns. None but the first
+/// begins after `until`.
+Twins twins_in_processes(const ArmSpec& a, Yardstick kind, ArmFactory& factory, const CompareOptions& options,
+                         Clock::time_point until, const Observer& observer);
 
 }  // namespace trainopt

@@ -89,7 +89,7 @@ std::string_view meaning(Ceiling ceiling) {
 Json to_json(const ArmSpec& spec) {
   Json json = {{"without", spec.without ? Json(word_of(*spec.without)) : Json()},
                {"batch_seed", or_null(spec.batch_seed)},
-               {"perturbed", spec.perturbed},
+               {"perturbed", or_null(spec.perturbed)},
                {"whole", spec.whole},
                {"faults", spec.faults},
                {"rendezvous", Json()}};
@@ -102,7 +102,7 @@ ArmSpec arm_spec_from(const Json& json) {
   ArmSpec spec;
   if (const auto word = optional_at<std::string>(json, "without")) spec.without = ceiling_of(*word);
   spec.batch_seed = optional_at<int64_t>(json, "batch_seed");
-  spec.perturbed = json.at("perturbed");
+  spec.perturbed = optional_at<int64_t>(json, "perturbed");
   spec.whole = json.at("whole");
   spec.faults = json.at("faults").get<std::vector<std::string>>();
   if (const Json& meeting = json.at("rendezvous"); !meeting.is_null())
@@ -133,7 +133,7 @@ Plan arm_plan(const ArmSpec& spec, const Machine& machine, const RankPosition& p
   if (plan.evaluation) plan.evaluation->at_end = false;
   plan.checkpoint.at_end = false;
   if (spec.batch_seed) plan.data.seed = static_cast<uint64_t>(*spec.batch_seed);
-  if (spec.perturbed) begin_perturbed(plan);
+  if (spec.perturbed) begin_perturbed(plan, static_cast<uint64_t>(*spec.perturbed));
   if (spec.without == Ceiling::data)
     plan.data.wrap_batches = [](std::unique_ptr<BatchSource> batches) {
       return std::make_unique<ReplayedBatches>(std::move(batches));

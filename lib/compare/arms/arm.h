@@ -76,7 +76,7 @@ struct ArmSpec {
   std::filesystem::path folder;          ///< holds its recipe.yaml, its records and the tensors of its first steps
   std::optional<Ceiling> without;        ///< the cost that is removed
   std::optional<int64_t> batch_seed;     ///< other batches from the same initial weights
-  bool perturbed = false;                ///< same batches from slightly perturbed weights
+  std::optional<int64_t> perturbed;      ///< same batches from slightly perturbed weights: the number of the twin
   bool whole = false;                    ///< keeps the recipe's periodic evaluations and, with one rank, checkpoints
   std::vector<std::string> faults = {};  ///< faults to inject (debugging/inject.h)
   std::optional<ArmRendezvous> rendezvous = {};  ///< set for an arm with processes of its own on several ranks

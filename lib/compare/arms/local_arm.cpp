@@ -84,6 +84,10 @@ void LocalArm::step_done(const StepRecord& row) {
   turn_.losses.push_back(full_row[Metric::loss].value_or(0));
   turn_.phases.add(full_row);
   turn_.data_wait_s += full_row[Metric::data_wait_ms].value_or(0) * 1e-3;
+  if (const auto& scale = full_row[Metric::loss_scale]) {
+    if (*scale < last_loss_scale_) ++turn_.overflows;
+    last_loss_scale_ = *scale;
+  }
   turn_.samples += full_row.step_samples;
   turn_.tokens += full_row.step_tokens;
   if (const auto& clock = full_row[Metric::gpu_sm_clock_mhz]) {
@@ -170,21 +174,51 @@ NamedTensors LocalArm::update_since(NamedTensors before) {
 
 namespace {
 
-constexpr uint64_t kSigns = 0x7065727475726264;  // separates these draws from those of the initial weights
+// Separate these draws from those of the initial weights and from each other.
+constexpr uint64_t kSigns = 0x7065727475726264, kSignsOfGradients = 0x6772616469656e74;
 
-/// 1 ± `by` for each of `count` elements, on the CPU. One Philox block provides 128 signs.
-at::Tensor factors(int64_t count, double by, uint64_t key) {
-  at::Tensor all = at::empty({count}, at::kFloat);
-  float* const out = all.mutable_data_ptr<float>();
+/// +1 or −1 for each of `count` elements, int8, on the CPU. One Philox block provides 128 signs.
+at::Tensor signs(int64_t count, uint64_t key) {
+  at::Tensor all = at::empty({count}, at::kChar);
+  int8_t* const out = all.mutable_data_ptr<int8_t>();
   PhiloxBlock bits{};
   for (int64_t i = 0; i < count; ++i) {
     const auto index = static_cast<uint64_t>(i);
     if (index % 128 == 0) bits = philox(key, 0, index / 128);
     const bool up = bits[index % 128 / 32] >> (index % 32) & 1;
-    out[i] = static_cast<float>(up ? 1 + by : 1 - by);
+    out[i] = up ? 1 : -1;
   }
   return all;
 }
+
+at::Tensor signs_like(const at::Tensor& tensor, uint64_t key) {
+  return signs(tensor.numel(), key).view(tensor.sizes()).to(tensor.device());
+}
+
+/// Moves each element of each gradient by kPerturbation of the tensor's root mean square.
+class PerturbedGradients : public WrappedPrecision {
+ public:
+  PerturbedGradients(std::unique_ptr<Precision> inner, uint64_t seed)
+      : WrappedPrecision(std::move(inner)), seed_(seed) {}
+  at::Tensor unscale(Gradients& gradients) override {
+    const at::NoGradGuard no_grad;
+    at::Tensor overflow = WrappedPrecision::unscale(gradients);
+    const auto& tensors = gradients.tensors();
+    for (size_t i = 0; i < tensors.size(); ++i) {
+      at::Tensor gradient = tensors[i];
+      if (!gradient.defined() || gradient.numel() == 0) continue;
+      if (signs_.size() <= i) signs_.resize(i + 1);
+      if (!signs_[i].defined()) signs_[i] = signs_like(gradient, mix_key(mix_key(seed_, kSignsOfGradients), i));
+      const double root = std::sqrt(static_cast<double>(gradient.numel()));
+      gradient.add_(signs_[i] * (gradient.norm() * (kPerturbation / root)));
+    }
+    return overflow;
+  }
+
+ private:
+  uint64_t seed_;
+  std::vector<at::Tensor> signs_;  ///< the same in every step; 0-dim and empty gradients included
+};
 
 }  // namespace
 
@@ -192,19 +226,23 @@ void perturb_weights(Model& model, uint64_t seed) {
   const at::NoGradGuard no_grad;
   for (auto& [name, parameter] : model.parameters()) {
     const double by = parameter.scalar_type() == at::kBFloat16 ? kPerturbationOfBfloat16 : kPerturbation;
-    parameter.mul_(factors(parameter.numel(), by, mix_key(mix_key(seed, kSigns), name))
-                       .view(parameter.sizes())
-                       .to(parameter.device()));
+    const at::Tensor up = signs_like(parameter, mix_key(mix_key(seed, kSigns), name)).gt(0);
+    parameter.mul_(at::where(up, 1 + by, 1 - by).to(parameter.scalar_type()));
   }
 }
 
-void begin_perturbed(Plan& plan) {
+void begin_perturbed(Plan& plan, uint64_t number) {
+  const uint64_t seed = mix_key(plan.seed, number);
   // The convolution slot is built first, before any part that keeps copies of the weights.
   plan.operations.convolution.wrap("perturbed twin", "from perturbed weights",
-                                   [](const BuildContext& context, std::unique_ptr<ConvolutionOperations> inner) {
-                                     perturb_weights(*context.model, context.plan.seed);
+                                   [seed](const BuildContext& context, std::unique_ptr<ConvolutionOperations> inner) {
+                                     perturb_weights(*context.model, seed);
                                      return inner;
                                    });
+  plan.precision.wrap("perturbed twin", "perturbed gradients",
+                      [seed](const BuildContext&, std::unique_ptr<Precision> inner) {
+                        return std::make_unique<PerturbedGradients>(std::move(inner), seed);
+                      });
 }
 
 }  // namespace trainopt

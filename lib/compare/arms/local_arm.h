@@ -52,6 +52,7 @@ class LocalArm : public Arm, public RunListener {
   Turn turn_;  ///< the current turn
   double clock_sum_ = 0;
   int64_t clock_count_ = 0;
+  double last_loss_scale_ = 0;
 };
 
 /// How many of the first steps the update in update_file() covers. Fewer hide Adam's momentum: of 20 AdamW trainings
@@ -80,6 +81,7 @@ inline constexpr double kPerturbation = 0x1p-9, kPerturbationOfBfloat16 = 0x1p-7
 void perturb_weights(Model& model, uint64_t seed);
 
 /// Makes the plan train from such weights; the seed of everything else is unchanged.
-void begin_perturbed(Plan& plan);
+/// `number`: of the twin.
+void begin_perturbed(Plan& plan, uint64_t number = 0);
 
 }  // namespace trainopt

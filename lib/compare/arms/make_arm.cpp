@@ -50,13 +50,13 @@ ArmHost host_of(std::span<const Plan> plans) {
   return ArmHost::this_process;
 }
 
-ArmSpec twin_of(const ArmSpec& spec, Yardstick yardstick) {
+ArmSpec twin_of(const ArmSpec& spec, Yardstick yardstick, int64_t number) {
   ArmSpec twin = spec;
   if (yardstick == Yardstick::reseeded)
-    twin.batch_seed = spec.recipe.seed + 1;
+    twin.batch_seed = spec.recipe.seed + 1 + number;
   else
-    twin.perturbed = true;
-  twin.folder += fmt::format("-{}", word_of(yardstick));
+    twin.perturbed = number;
+  twin.folder += fmt::format("-{}-{}", word_of(yardstick), number + 1);
   return twin;
 }
 

@@ -2,44 +2,23 @@
 #pragma once
 
 #include "compare/arms/arm.h"
+#include "compare/numbers/tensor_noise.h"
 #include "config/describe.h"
+#include "model/weights_file.h"
 #include "recipe/recipe.h"
 
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 namespace trainopt {
 
-// The tensors written by the first steps of two arms, in pairs.
+// The yardstick for numerical differences: further trainings, A's twins, show how much a correct B may differ from A.
 
-/// A tensor of A and B's tensor of the same name, or two sets of tensors as one long vector each, by their inner
-/// products.
-struct TensorPair {
-  std::string name;
-  int64_t numbers = 0;  ///< elements in each of the two
-  double aa = 0, bb = 0, ab = 0;
-
-  /// 1 if both are zero, 0 if one is.
-  double cosine() const;
-  /// The distance between the two after normalising each to length 1. If it is small, about the relative size of the
-  /// difference between them. From 0 to 2.
-  double chord() const;
-  double norm_ratio() const;  ///< B's divided by A's; 1 if both are zero
-  /// |log norm_ratio()|; kZeroNormChange if one of them is zero: finite, so that JSON can hold it.
-  double norm_change() const;
-  static constexpr double kZeroNormChange = 1e3;
-
-  bool is_finite() const;
-};
-
-/// All of `pairs` as one long vector.
-TensorPair combined(const std::vector<TensorPair>& pairs);
-
-// The yardstick for numerical differences: a third training, A's twin, shows how much a correct B may differ from A.
-
-/// The kind of twin whose distances from A are the yardstick for B's.
+/// The kind of twins whose distances from A are the yardstick for B's.
 enum class Yardstick {
-  perturbed,  ///< same batches, slightly perturbed weights: for a B that differs from A only by rounding
+  perturbed,  ///< same batches, slightly perturbed weights and gradients: for a B that differs only by rounding
   reseeded    ///< other batches, same weights: for a B with other random draws or other micro-batches than A
 };
 template <>
@@ -52,27 +31,10 @@ struct Choices<Yardstick> {
 /// micro-batches, or in a switch that declares other_draws (optimizations/info.h).
 Yardstick yardstick(const Recipe& a, const Recipe& b);
 
-/// A distance between B and A, and its tolerance.
-struct Distance {
-  double value = 0;
-  double tolerance = 0;
-  bool within_tolerance() const { return value <= tolerance; }  ///< false also for NaN
-};
-
-/// The tensors of one kind, each with a tolerance of its own.
-struct TensorAgreement {
-  int64_t tensors = 0, beyond = 0;  ///< how many were judged, and how many exceed their tolerance
-  std::string worst;                ///< the tensor with the largest distance relative to its tolerance; empty: none
-  Distance direction, norm;         ///< the worst tensor's: 1 − cosine, |log of the norms' ratio|
-  double norm_ratio = 1;            ///< the worst tensor's: B's norm divided by A's
-
-  bool within_tolerance() const { return beyond == 0; }
-};
-
-/// Both arms start from the same weights and see the same batches. Tolerances come from a third training, A's twin:
-/// a difference well beyond the twin's is neither rounding nor training noise. Tensors are judged individually only
-/// with the perturbed twin: those of another seed differ too much. The factors and minimum tolerances are in
-/// numerics.cpp.
+/// Both arms start from the same weights and see the same batches. Tolerances come from further trainings, A's twins:
+/// a difference well beyond theirs is neither rounding nor training noise. Tensors are judged individually only with
+/// perturbed twins (tensor_noise.h): those of another seed differ too much. The other factors and minimum tolerances
+/// are in numerics.cpp.
 struct Numerics {
   std::string not_comparable;  ///< the reason; empty: comparable
   Yardstick yardstick = Yardstick::perturbed;
@@ -83,7 +45,7 @@ struct Numerics {
   Distance update_direction, update_norm;       ///< the parameters' change over the first kUpdateSteps as one vector
   TensorAgreement gradients, updates, buffers;  ///< gradients, parameters' and buffers' changes, tensor by tensor
   double gradient_norm_ratio = 1, update_norm_ratio = 1;  ///< B's divided by A's
-  std::vector<double> losses_a, losses_b, losses_twin;
+  std::vector<double> losses_a, losses_b, losses_twin;    ///< losses_twin: the first twin's
 
   bool agree() const;
   /// One sentence for each tolerance that B exceeds.
@@ -97,8 +59,14 @@ struct FirstSteps {
   const Turn& turn;
   std::filesystem::path folder;
 };
-/// Reads the files of the three arms' first turns and compares B with A; `twin` is A's twin of the kind `yardstick`.
-/// Throws UserError if a file cannot be read.
-Numerics compare_numbers(const FirstSteps& a, const FirstSteps& b, const FirstSteps& twin, Yardstick yardstick);
+/// The tensors of A and B in pairs, in A's order. nullopt: names or shapes differ. `absent_is_zero`: a tensor that only
+/// one of them has counts as zeros in the other (a gradient that backward did not reach).
+std::optional<std::vector<TensorPair>> pair_tensors(const NamedTensors& a, const NamedTensors& b,
+                                                    bool absent_is_zero = false);
+
+/// Reads the files of the arms' first turns and compares B with A; `twins` are A's twins of the kind `yardstick`, at
+/// least one. Throws UserError if a file cannot be read.
+Numerics compare_numbers(const FirstSteps& a, const FirstSteps& b, std::span<const FirstSteps> twins,
+                         Yardstick yardstick);
 
 }  // namespace trainopt

@@ -22,6 +22,7 @@ Distance distance_from(const Json& json) { return {number_from(json.at("value"))
 Json tensors_json(const TensorAgreement& t) {
   return {{"tensors", t.tensors},
           {"beyond", t.beyond},
+          {"unchecked", t.unchecked},
           {"worst", t.worst},
           {"direction", distance_json(t.direction)},
           {"norm", distance_json(t.norm)},
@@ -30,6 +31,7 @@ Json tensors_json(const TensorAgreement& t) {
 TensorAgreement tensors_from(const Json& json) {
   return {.tensors = json.at("tensors"),
           .beyond = json.at("beyond"),
+          .unchecked = json.value("unchecked", int64_t{0}),
           .worst = json.at("worst"),
           .direction = distance_from(json.at("direction")),
           .norm = distance_from(json.at("norm")),

@@ -51,18 +51,32 @@ std::string noise_text(const NoiseFloor& n) {
                      percent_faster(n.ratio, n.interval), counted(n.blocks, "block"), n.block_sd_pct);
 }
 
+/// A limit of 1 or more admits every direction that noise might give.
+std::string cosine_text(const Distance& direction) {
+  return direction.tolerance < 1
+             ? fmt::format("cosine {:.5f} (limit {:.2f})", 1 - direction.value, 1 - direction.tolerance)
+             : fmt::format("cosine {:.5f} (not checked: the twins differ as much)", 1 - direction.value);
+}
+
+std::string checked_text(const TensorAgreement& tensors, std::string_view what) {
+  return tensors.unchecked == 0
+             ? counted(tensors.tensors, what)
+             : fmt::format("{} of {}", tensors.tensors, counted(tensors.tensors + tensors.unchecked, what));
+}
+
 std::string numbers_text(const Numerics& n) {
   if (!n.not_comparable.empty()) return "not compared: " + n.not_comparable;
   if (!n.agree()) return fmt::format("WRONG OR DIFFERENT: {}", fmt::join(n.disagreements(), "; "));
   return fmt::format(
-      "agree to within {}: first gradients' cosine {:.5f} (limit {:.2f}), length ×{:.3f}; updates' cosine {:.5f} "
-      "(limit {:.2f}), length ×{:.3f}; loss curves {:.2g} % apart (limit {:.2g} %){}",
-      n.yardstick == Yardstick::perturbed ? "rounding" : "what another seed changes", 1 - n.gradient_direction.value,
-      1 - n.gradient_direction.tolerance, n.gradient_norm_ratio, 1 - n.update_direction.value,
-      1 - n.update_direction.tolerance, n.update_norm_ratio, 100 * n.loss.value, 100 * n.loss.tolerance,
-      n.gradients.tensors > 0
-          ? fmt::format("; {} and {} checked individually", counted(n.gradients.tensors, "gradient"),
-                        counted(n.updates.tensors, "update"))
+      "agree to within {}: first gradients' {}, length ×{:.3f}; updates' {}, length ×{:.3f}; loss curves {:.2g} % "
+      "apart "
+      "(limit {:.2g} %){}",
+      n.yardstick == Yardstick::perturbed ? "rounding" : "what another seed changes", cosine_text(n.gradient_direction),
+      n.gradient_norm_ratio, cosine_text(n.update_direction), n.update_norm_ratio, 100 * n.loss.value,
+      100 * n.loss.tolerance,
+      n.gradients.tensors + n.gradients.unchecked > 0
+          ? fmt::format("; {} and {} checked individually", checked_text(n.gradients, "gradient"),
+                        checked_text(n.updates, "update"))
           : "");
 }
 

@@ -138,7 +138,8 @@ Json to_json(const Turn& turn) {
           {"losses", turn.losses},
           {"phases", to_json(turn.phases)},
           {"sm_clock_mhz", or_null(turn.sm_clock_mhz)},
-          {"throttle", or_null(turn.throttle)}};
+          {"throttle", or_null(turn.throttle)},
+          {"overflows", turn.overflows}};
 }
 
 Turn turn_from(const Json& json) {
@@ -154,6 +155,7 @@ Turn turn_from(const Json& json) {
   turn.phases = phase_sums_from(json.at("phases"));
   turn.sm_clock_mhz = optional_at<double>(json, "sm_clock_mhz");
   turn.throttle = optional_at<int64_t>(json, "throttle");
+  turn.overflows = json.value("overflows", int64_t{0});
   return turn;
 }
 

@@ -160,13 +160,13 @@ TEST_CASE("an arm's specification arrives unchanged in another process") {
   ArmSpec spec;
   spec.without = Ceiling::communication;
   spec.batch_seed = 7;
-  spec.perturbed = true;
+  spec.perturbed = 2;
   spec.faults = {"straggle@40:1"};
   spec.rendezvous = ArmRendezvous{.host = "first", .port = 29500, .job = "arm-1"};
   const ArmSpec arrived = arm_spec_from(parse_json(json_text(to_json(spec))));
   CHECK(arrived.without == Ceiling::communication);
   CHECK(arrived.batch_seed == 7);
-  CHECK(arrived.perturbed);
+  CHECK(arrived.perturbed == 2);
   CHECK(arrived.faults == std::vector<std::string>{"straggle@40:1"});
   REQUIRE(arrived.rendezvous.has_value());
   CHECK(arrived.rendezvous->host == "first");

@@ -64,14 +64,15 @@ std::array<RankResult, 2> two_ranks(const Recipe& recipe, bool perturbed, const 
   return results;
 }
 
-void check_same(const NamedTensors& got, const NamedTensors& wanted) {
+/// `share`: of a tensor's largest value, how far its values may be apart.
+void check_same(const NamedTensors& got, const NamedTensors& wanted, double share) {
   const std::map<std::string, at::Tensor> found(got.begin(), got.end());
   CHECK(found.size() == wanted.size());
   for (const auto& [name, tensor] : wanted) {
     INFO(name);
     REQUIRE(found.contains(name));
     CHECK(found.at(name).sizes() == tensor.sizes());
-    CHECK(at::allclose(found.at(name), tensor, 1e-4, 1e-6));
+    CHECK(at::allclose(found.at(name), tensor, 1e-4, 1e-6 + share * tensor.abs().max().item<double>()));
   }
 }
 
@@ -101,7 +102,7 @@ TEST_CASE("with every strategy, two ranks write the gradients and the update tha
     const auto ranks = two_ranks(recipe, perturbed, two);
     REQUIRE(ranks[0].losses.size() == of_one.losses.size());
     for (size_t i = 0; i < of_one.losses.size(); ++i)
-      CHECK(ranks[0].losses[i] == Approx(of_one.losses[i]).epsilon(1e-5));
+      CHECK(ranks[0].losses[i] == Approx(of_one.losses[i]).epsilon(perturbed ? 1e-3 : 1e-5));
     for (const RankResult& rank : ranks) {
       REQUIRE(rank.facts.ranks.size() == 1);
       CHECK(rank.facts.ranks[0].sent_mib == rank.trace.sent_bytes / 0x1p20);
@@ -109,8 +110,10 @@ TEST_CASE("with every strategy, two ranks write the gradients and the update tha
       // As by formula, so what an arm gathers to write it is no part of a step.
       CHECK(rank.facts.receipts.at("parallel.sharding_strategy").at("reason") == "");
     }
-    check_same(load_tensors(gradients_file(two / "0")), gradients);
-    check_same(load_tensors(update_file(two / "0")), update);
+    // Each rank perturbs the gradients that it holds, so shards are perturbed otherwise than whole gradients.
+    const double share = perturbed && strategy != ShardingStrategy::none ? 4 * kPerturbation : 0;
+    check_same(load_tensors(gradients_file(two / "0")), gradients, share);
+    check_same(load_tensors(update_file(two / "0")), update, share);
     CHECK(std::filesystem::exists(two / "0" / "metrics.jsonl"));
     CHECK_FALSE(std::filesystem::exists(two / "1"));
   }

@@ -8,8 +8,8 @@
 #include "optimizations/amp/amp.h"
 #include "support/catch.h"
 #include "support/plans.h"
-#include "support/temporary_folder.h"
 #include "support/turned_on.h"
+#include "unit/compare/first_turns.h"
 #include "unit/compare/planted_faults.h"
 
 #include <cmath>
@@ -32,17 +32,10 @@ Plan job() {
 
 /// Compares the job (A) with `b`.
 Numerics against(const Plan& b, Yardstick yardstick = Yardstick::perturbed) {
-  const TemporaryFolder folder;
-  Plan twin = job();
-  if (yardstick == Yardstick::perturbed)
-    begin_perturbed(twin);
-  else
-    twin.data.seed += 1;
-  const auto first_turn = [&](const Plan& plan, const char* name) {
-    return LocalArm(plan, folder / name).turn(kSteps);
-  };
-  const Turn of_a = first_turn(job(), "a"), of_b = first_turn(b, "b"), of_twin = first_turn(twin, "twin");
-  return compare_numbers({of_a, folder / "a"}, {of_b, folder / "b"}, {of_twin, folder / "twin"}, yardstick);
+  FirstTurns turns(kSteps);
+  const auto twin_of = yardstick == Yardstick::perturbed ? perturbed : reseeded;
+  const auto twins = turns.train_twins([&](int64_t number) { return twin_of(job(), number); });
+  return compare_numbers(turns.train(job()), turns.train(b), twins, yardstick);
 }
 
 /// A bug that a widely used trainer had for years: each micro-batch counts as if it were the full step.
@@ -198,13 +191,9 @@ TEST_CASE(
     wrong.precision.wrap("bug", "", [](const BuildContext&, std::unique_ptr<Precision> inner) {
       return std::make_unique<SumOfMeans>(std::move(inner), 4);
     });
-    const TemporaryFolder folder;
-    Plan twin = right;
-    begin_perturbed(twin);
-    const Turn of_a = LocalArm(right, folder / "a").turn(kSteps), of_b = LocalArm(wrong, folder / "b").turn(kSteps),
-               of_twin = LocalArm(twin, folder / "twin").turn(kSteps);
-    const Numerics numerics =
-        compare_numbers({of_a, folder / "a"}, {of_b, folder / "b"}, {of_twin, folder / "twin"}, Yardstick::perturbed);
+    FirstTurns turns(kSteps);
+    const auto twins = turns.train_twins([&](int64_t number) { return perturbed(right, number); });
+    const Numerics numerics = compare_numbers(turns.train(right), turns.train(wrong), twins, Yardstick::perturbed);
     CHECK_FALSE(numerics.agree());
     CHECK(numerics.gradient_norm_ratio == Approx(4).epsilon(0.01));
     CHECK_FALSE(numerics.gradient_norm.within_tolerance());
@@ -213,25 +202,42 @@ TEST_CASE(
 }
 
 TEST_CASE("an overflow in the first step is not comparable, and an arm without updates is a disagreement") {
-  const TemporaryFolder folder;
-  Plan overflowing = job(), still = job(), twin = job();
-  begin_perturbed(twin);
+  Plan overflowing = job(), still = job();
   overflowing.precision.wrap("bug", "", [](const BuildContext&, std::unique_ptr<Precision> inner) {
     return std::make_unique<SumOfMeans>(std::move(inner), HUGE_VAL);
   });
   still.optimizer.wrap("ceiling", "",
                        [](const BuildContext&, std::unique_ptr<Optimizer>) { return std::make_unique<NoUpdates>(); });
-  const Turn of_a = LocalArm(job(), folder / "a").turn(1), of_twin = LocalArm(twin, folder / "twin").turn(1);
-  const Turn of_still = LocalArm(still, folder / "still").turn(1),
-             of_overflow = LocalArm(overflowing, folder / "overflow").turn(1);
-  const FirstSteps a{of_a, folder / "a"}, of_perturbed{of_twin, folder / "twin"},
-      overflowed{of_overflow, folder / "overflow"};
-  for (const auto& numerics : {compare_numbers(a, overflowed, of_perturbed, Yardstick::perturbed),
-                               compare_numbers(overflowed, a, of_perturbed, Yardstick::perturbed)})
+  FirstTurns turns(1);
+  const FirstSteps a = turns.train(job()), overflowed = turns.train(overflowing);
+  const auto twins = turns.train_twins([](int64_t number) { return perturbed(job(), number); });
+  for (const auto& numerics : {compare_numbers(a, overflowed, twins, Yardstick::perturbed),
+                               compare_numbers(overflowed, a, twins, Yardstick::perturbed)})
     CHECK(numerics.not_comparable.find("overflowed") != std::string::npos);
-  const Numerics nothing = compare_numbers(a, {of_still, folder / "still"}, of_perturbed, Yardstick::perturbed);
+  const Numerics nothing = compare_numbers(a, turns.train(still), twins, Yardstick::perturbed);
   CHECK_FALSE(nothing.agree());
   CHECK(std::isfinite(to_json(nothing).at("update_norm").at("value").get<double>()));  // so it reads back
+}
+
+TEST_CASE("with a skipped step among the first ones, numbers are not compared") {
+  FirstTurns turns(1);
+  const FirstSteps a = turns.train(job());
+  const auto twins = turns.train_twins([](int64_t number) { return perturbed(job(), number); });
+  Turn skipped = a.turn;
+  skipped.overflows = 1;
+  for (const auto& numerics : {compare_numbers(a, {skipped, a.folder}, twins, Yardstick::perturbed),
+                               compare_numbers({skipped, a.folder}, a, twins, Yardstick::perturbed)})
+    CHECK(numerics.not_comparable.find("was skipped") != std::string::npos);
+}
+
+TEST_CASE("with too few twins, numbers are not compared, and a larger budget is named") {
+  FirstTurns turns(1);
+  const FirstSteps a = turns.train(job());
+  Twins twins{.first_turns = {{a.turn, a.folder}, {a.turn, a.folder}}, .wanted = 4};
+  const WarmArm arm{.arm = std::make_shared<LocalArm>(job(), a.folder), .first_steps = a.turn};
+  CHECK(compare_with_twins(twins, arm, arm).not_comparable ==
+        "only 2 of the 4 twins of A that show how far rounding goes fitted into a quarter of the time; a larger "
+        "--budget compares them");
 }
 
 TEST_CASE("arms with different models are not compared") {

@@ -2,7 +2,7 @@
 #include "compare/arms/local_arm.h"
 #include "compare/numbers/numerics.h"
 #include "support/catch.h"
-#include "support/temporary_folder.h"
+#include "unit/compare/first_turns.h"
 #include "unit/compare/planted_faults.h"
 
 #include <ATen/Parallel.h>
@@ -32,7 +32,8 @@ class OneThread {
 struct NumericsJob {
   std::string name;
   Yardstick yardstick;
-  std::function<Plan(uint64_t seed)> plan, twin;
+  std::function<Plan(uint64_t seed)> plan;
+  std::function<Plan(uint64_t seed, int64_t number)> twin;
 };
 
 /// For each change, how many of `seeds` trainings disagree with the job.
@@ -41,17 +42,13 @@ Rates disagreeing(const NumericsJob& job, const std::vector<Change>& changes, ui
   const OneThread one_thread;
   Rates rates;
   for (uint64_t seed = 1; seed <= seeds; ++seed) {
-    const TemporaryFolder folder;
-    const auto first_turn = [&](const Plan& plan, const char* name) {
-      return LocalArm(plan, folder / name).turn(kStepsWithFault);
-    };
-    const Turn of_a = first_turn(job.plan(seed), "a"), of_twin = first_turn(job.twin(seed), "twin");
+    FirstTurns turns(kStepsWithFault);
+    const FirstSteps a = turns.train(job.plan(seed));
+    const auto twins = turns.train_twins([&](int64_t number) { return job.twin(seed, number); });
     for (const Change& change : changes) {
       Plan plan = job.plan(seed);
       change.make(plan);
-      const Turn of_b = first_turn(plan, "b");
-      const Numerics numerics =
-          compare_numbers({of_a, folder / "a"}, {of_b, folder / "b"}, {of_twin, folder / "twin"}, job.yardstick);
+      const Numerics numerics = compare_numbers(a, turns.train(plan), twins, job.yardstick);
       UNSCOPED_INFO(job.name << ", seed " << seed << ", " << change.name << ": "
                              << fmt::format("{}", fmt::join(numerics.disagreements(), "; ")));
       CHECK(numerics.not_comparable.empty());
@@ -82,12 +79,8 @@ Plan linear_plan(const OptimizerConfig& optimizer, uint64_t seed, double dropout
 }
 
 NumericsJob rounding_job(std::string name, const std::function<Plan(uint64_t)>& plan) {
-  const auto twin = [=](uint64_t seed) {
-    Plan perturbed = plan(seed);
-    begin_perturbed(perturbed);
-    return perturbed;
-  };
-  return {std::move(name), Yardstick::perturbed, plan, twin};
+  return {std::move(name), Yardstick::perturbed, plan,
+          [=](uint64_t seed, int64_t number) { return perturbed(plan(seed), number); }};
 }
 std::vector<NumericsJob> rounding_jobs() {
   return {rounding_job("SGD", [](uint64_t seed) { return small_resnet_plan(sgd(0.1), seed); }),
@@ -113,16 +106,15 @@ NumericsJob crop_job(std::string name, const OptimizerConfig& optimizer) {
     return plan;
   };
   return {std::move(name), Yardstick::reseeded, [=](uint64_t seed) { return plan_of(seed, seed, seed); },
-          [=](uint64_t seed) { return plan_of(seed, seed + 1, seed + 500); }};
+          [=](uint64_t seed, int64_t number) {
+            const auto other = static_cast<uint64_t>(number);
+            return plan_of(seed, seed + 1 + other, seed + 500 + other);
+          }};
 }
 NumericsJob dropout_job(std::string name, const OptimizerConfig& optimizer) {
   const auto plan = [=](uint64_t seed) { return linear_plan(optimizer, seed, 0.5); };
-  const auto twin = [=](uint64_t seed) {
-    Plan reseeded = plan(seed);
-    reseeded.data.seed += 1;
-    return reseeded;
-  };
-  return {std::move(name), Yardstick::reseeded, plan, twin};
+  return {std::move(name), Yardstick::reseeded, plan,
+          [=](uint64_t seed, int64_t number) { return reseeded(plan(seed), number); }};
 }
 
 Change another_crop_stream(uint64_t apart) {

@@ -53,7 +53,7 @@ ArmSpec spec_in(const TemporaryFolder& folder) {
   spec.folder = folder / "arm";
   spec.without = Ceiling::logging;
   spec.batch_seed = 11;
-  spec.perturbed = true;
+  spec.perturbed = 2;
   spec.faults = {"slow@3:1"};
   return spec;
 }
@@ -99,7 +99,7 @@ TEST_CASE("every rank makes the arm of the same specification, in a folder of it
         CHECK(mine.folder == (rank == 0 ? spec.folder : spec.folder / fmt::format("rank-{}", rank)));
         CHECK(mine.without == spec.without);
         CHECK(mine.batch_seed == spec.batch_seed);
-        CHECK(mine.perturbed);
+        CHECK(mine.perturbed == 2);
         CHECK(mine.faults == spec.faults);
         REQUIRE(mine.rendezvous);
         CHECK(mine.rendezvous->port > 0);

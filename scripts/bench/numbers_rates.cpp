@@ -1,0 +1,79 @@
+// Compares the numbers of a job with those of correct changes, and plants faults in them, for bench_numbers.py.
+//
+//   numbers_rates RECIPE FOLDER SEED CHANGE...
+//     CHANGE: an override such as optimizations.amp=true. Prints one JSON object: for each change whether its numbers
+//     agree, and in how many first gradients, scaled by 1.1 and by 0.9 one at a time, the fault is found
+#include "compare/arms/local_arm.h"
+#include "compare/arms/make_arm.h"
+#include "compare/baseline.h"
+#include "device/process.h"
+#include "model/weights_file.h"
+#include "recipe/recipe_io.h"
+
+#include <cstdio>
+
+using namespace trainopt;
+
+namespace {
+
+std::vector<TensorPair> gradient_pairs(const std::filesystem::path& a, const std::filesystem::path& b) {
+  return pair_tensors(load_tensors(gradients_file(a)), load_tensors(gradients_file(b)), true).value();
+}
+
+Json planted(const FirstSteps& a, const FirstSteps& b, std::span<const FirstSteps> twins) {
+  TwinPairs of_twins;
+  for (const FirstSteps& twin : twins) of_twins.push_back(gradient_pairs(a.folder, twin.folder));
+  std::vector<TensorPair> pairs = gradient_pairs(a.folder, b.folder);
+  int64_t found = 0;
+  for (TensorPair& pair : pairs)
+    for (const double by : {1.1, 0.9}) {
+      const TensorPair correct = pair;
+      pair.bb *= by * by;
+      pair.ab *= by;
+      found += !judge_tensors(pairs, of_twins).within_tolerance();
+      pair = correct;
+    }
+  return {{"faults", 2 * pairs.size()}, {"found", found}};
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc < 4) return 2;
+  const std::filesystem::path folder = argv[2];
+  const auto spec_of = [&](const std::string& change, const std::string& name) {
+    Sources sources;
+    sources.files.emplace_back(argv[1]);
+    sources.overrides = {fmt::format("seed={}", argv[3])};
+    if (!change.empty()) sources.overrides.push_back(change);
+    return ArmSpec{.recipe = load_recipe(sources, 1).recipe, .folder = folder / name, .batch_seed = {}};
+  };
+  const Machine machine = detect_machine();
+  const ArmSpec job = spec_of("", "a");
+  apply(arm_plan(job, machine).process);
+  const auto train = [&](const ArmSpec& spec) {
+    return LocalArm(arm_plan(spec, machine), spec.folder).turn(CompareOptions().warmup_steps);
+  };
+  const Turn of_a = train(job);
+  std::vector<Turn> turns;
+  std::vector<ArmSpec> specs;
+  for (int64_t number = 0; number < CompareOptions().twins; ++number) {
+    specs.push_back(twin_of(job, Yardstick::perturbed, number));
+    turns.push_back(train(specs.back()));
+  }
+  const FirstSteps a{of_a, job.folder};
+  std::vector<FirstSteps> twins;
+  for (size_t twin = 0; twin < turns.size(); ++twin) twins.push_back({turns[twin], specs[twin].folder});
+  Json result = Json::object();
+  for (int change = 4; change < argc; ++change) {
+    const ArmSpec changed = spec_of(argv[change], "b");
+    const Turn of_b = train(changed);
+    const FirstSteps b{of_b, changed.folder};
+    const Numerics numerics = compare_numbers(a, b, twins, Yardstick::perturbed);
+    Json& row = result[argv[change]];
+    row["agree"] = numerics.not_comparable.empty() ? Json(numerics.agree()) : Json();
+    row["disagreements"] = numerics.disagreements();
+    if (numerics.not_comparable.empty()) row.update(planted(a, b, twins));
+  }
+  std::printf("%s\n", json_text(result).c_str());
+}
