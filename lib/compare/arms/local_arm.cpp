@@ -217,7 +217,7 @@ class PerturbedGradients : public WrappedPrecision {
 
  private:
   uint64_t seed_;
-  std::vector<at::Tensor> signs_;  ///< the same in every step; 0-dim and empty gradients included
+  std::vector<at::Tensor> signs_;  ///< each gradient's directions, the same in every step
 };
 
 }  // namespace

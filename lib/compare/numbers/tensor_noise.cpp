@@ -53,12 +53,12 @@ double own_stretch(const TensorPair& pair, double common) {
   return std::abs(log_ratio(pair) - common * one_minus_cosine(pair.chord()));
 }
 
-/// What rounding does to one tensor: root mean squares over the twins.
+/// How far rounding turns and stretches one tensor: root mean squares over the twins.
 struct Noise {
   double chord = 0, stretch = 0;
 };
 
-/// By the tensors' names.
+/// What rounding does to each tensor, by its name.
 std::map<std::string, Noise> noise_of(const TwinPairs& twins) {
   std::map<std::string, Noise> all;
   for (const auto& pairs : twins) {
