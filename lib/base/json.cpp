@@ -1,5 +1,7 @@
 #include "base/json.h"
 
+#include <algorithm>
+
 template class nlohmann::basic_json<nlohmann::ordered_map>;
 
 namespace trainopt {
@@ -16,6 +18,11 @@ std::string json_problem(const Json::exception& error) {
   const std::string problem = end == std::string::npos ? text : text.substr(end + 2);
   // What follows describes the parser's state.
   return dynamic_cast<const Json::parse_error*>(&error) ? problem.substr(0, problem.find(": ")) : problem;
+}
+
+void append_new(Json& list, const Json& items) {
+  for (const auto& item : items)
+    if (std::find(list.begin(), list.end(), item) == list.end()) list.push_back(item);
 }
 
 }  // namespace trainopt

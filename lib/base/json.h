@@ -3,7 +3,6 @@
 
 #include <nlohmann/json.hpp>
 
-#include <algorithm>
 #include <string>
 #include <string_view>
 
@@ -22,8 +21,5 @@ std::string json_text(const Json& json, int indent = -1);
 std::string json_problem(const Json::exception& error);
 
 /// Appends those `items` that the array `list` does not contain yet.
-inline void append_new(Json& list, const Json& items) {
-  for (const auto& item : items)
-    if (std::find(list.begin(), list.end(), item) == list.end()) list.push_back(item);
-}
+void append_new(Json& list, const Json& items);
 }  // namespace trainopt

@@ -83,13 +83,7 @@ void describe_files(V& v, DataConfig& c) {
 template <class V>
 void describe(V& v, DataConfig& c) {
   v.field("dataset", c.dataset, "Data set to train on.");
-  v.field(
-      "path", c.path,
-      "Where the data set is. cifar10, image_folder: its folder. packed, tar, parquet: a file, or a folder of *.pack, "
-      "*.tar or *.parquet files. tokens: a file of tokens, or a folder of *.bin files. documents: a file of tokens "
-      "with the documents' "
-      "ends next to it, or a folder of texts. packed, tar, parquet and tokens may be in object storage: "
-      "s3://bucket/key.");
+  v.field("path", c.path, data_path_text());
   v.field("size", c.size, "Samples per epoch of fake_cifar10 and synthetic.", in_range(1, 1e12));
   v.field("image_size", c.image_size, "Side length of synthetic images in pixels.", in_range(1, 16384));
   v.field("batch_size", c.batch_size, "Samples per rank and micro-batch.", in_range(1, 1 << 24),

@@ -19,6 +19,7 @@ inline constexpr std::string_view kPackEnding = ".pack", kTarEnding = ".tar", kP
 struct DataFormat {
   DatasetKind kind;
   std::string_view word;            ///< in recipes
+  std::string_view where = {};      ///< what data.path names
   std::string_view ending = {};     ///< how its files' names end, if that tells the format
   bool files = false;               ///< it is in files, which determine its size; otherwise it is made up
   bool one_file = false;            ///< it may be one file, as well as a folder
@@ -34,14 +35,20 @@ struct DataFormat {
 
 inline constexpr std::array kDataFormats = {
     DataFormat{.kind = DatasetKind::fake_cifar10, .word = "fake_cifar10"},
-    DataFormat{.kind = DatasetKind::cifar10, .word = "cifar10", .files = true, .test_file = "test_batch.bin"},
+    DataFormat{.kind = DatasetKind::cifar10,
+               .word = "cifar10",
+               .where = "its folder",
+               .files = true,
+               .test_file = "test_batch.bin"},
     DataFormat{.kind = DatasetKind::image_folder,
                .word = "image_folder",
+               .where = "its folder",
                .files = true,
                .decodes = true,
                .caches_decoded = true},
     DataFormat{.kind = DatasetKind::packed,
                .word = "packed",
+               .where = "a file, or a folder of *.pack files",
                .ending = kPackEnding,
                .files = true,
                .one_file = true,
@@ -49,6 +56,7 @@ inline constexpr std::array kDataFormats = {
                .decodes = true},
     DataFormat{.kind = DatasetKind::tar,
                .word = "tar",
+               .where = "a file, or a folder of *.tar files",
                .ending = kTarEnding,
                .files = true,
                .one_file = true,
@@ -56,16 +64,23 @@ inline constexpr std::array kDataFormats = {
                .decodes = true},
     DataFormat{.kind = DatasetKind::parquet,
                .word = "parquet",
+               .where = "a file, or a folder of *.parquet files",
                .ending = kParquetEnding,
                .files = true,
                .one_file = true,
                .remote = true,
                .decodes = true,
                .row_groups = true},
-    DataFormat{
-        .kind = DatasetKind::tokens, .word = "tokens", .files = true, .one_file = true, .remote = true, .text = true},
+    DataFormat{.kind = DatasetKind::tokens,
+               .word = "tokens",
+               .where = "a file of tokens, or a folder of *.bin files",
+               .files = true,
+               .one_file = true,
+               .remote = true,
+               .text = true},
     DataFormat{.kind = DatasetKind::documents,
                .word = "documents",
+               .where = "a file of tokens with the documents' ends next to it, or a folder of texts",
                .files = true,
                .one_file = true,
                .text = true,
@@ -86,6 +101,17 @@ inline std::string formats_with(bool DataFormat::*trait, bool has = true) {
   std::string text;
   for (size_t i = 0; i < words.size(); ++i)
     text.append(i == 0 ? "" : i + 1 == words.size() ? " and " : ", ").append(words[i]);
+  return text;
+}
+
+/// "cifar10: its folder. [...]": what data.path names, for each format that is in files.
+inline const std::string& data_path_text() {
+  static const std::string text = [] {
+    std::string all = "Where the data set is. ";
+    for (const DataFormat& format : kDataFormats)
+      if (format.files) all.append(format.word).append(": ").append(format.where).append(". ");
+    return all + formats_with(&DataFormat::remote) + " may be in object storage: s3://bucket/key.";
+  }();
   return text;
 }
 
