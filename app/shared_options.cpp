@@ -36,7 +36,7 @@ std::vector<CLI::Option*> MeasureOptions::add_to(CLI::App& command, const std::s
   return {
       command
           .add_option("--budget", budget,
-                      "Time limit, but at least one block is measured; what is undecided by then is inconclusive")
+                      "Time limit, preparation included; what is undecided by then is inconclusive")
           ->capture_default_str()
           ->type_name("TIME"),
       command.add_option("--min-effect", min_effect, "Differences smaller than this count as no effect")

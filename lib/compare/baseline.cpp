@@ -6,6 +6,8 @@
 #include "statistics/spread.h"
 #include "statistics/verdict.h"
 
+#include <algorithm>
+#include <cmath>
 #include <vector>
 
 namespace trainopt {
@@ -32,10 +34,51 @@ NoiseFloor noise_floor(const WarmArm& a, const WarmArm& twin, const CompareOptio
 
 }  // namespace
 
-WarmArm warm_up(std::string name, std::shared_ptr<Arm> arm, const CompareOptions& options) {
-  Turn first = arm->turn(std::max<int64_t>(3, options.warmup_steps));  // the receipts are observed in the second step
+namespace {
+
+constexpr int64_t kFewestFirstSteps = 3;  // the receipts are observed in the second step
+
+int64_t first_steps(const CompareOptions& options) { return std::max(kFewestFirstSteps, options.warmup_steps); }
+
+Duration tenths(double seconds) { return {.seconds = std::ceil(10 * seconds) / 10}; }
+
+WarmArm warm_arm(std::string name, std::shared_ptr<Arm> arm, Turn first) {
   const ArmFacts facts = arm->facts();
   return {std::move(name), std::move(arm), std::move(first), facts.step_samples, facts.period};
+}
+
+}  // namespace
+
+WarmArm warm_up(std::string name, std::shared_ptr<Arm> arm, const CompareOptions& options) {
+  Turn first = arm->turn(first_steps(options));
+  return warm_arm(std::move(name), std::move(arm), std::move(first));
+}
+
+WarmArm warm_up_first(std::string name, std::shared_ptr<Arm> arm, const CompareOptions& options,
+                      Clock::time_point until, int64_t others) {
+  const auto left_s = [&] { return -seconds_since(until); };
+  Turn first = arm->turn(1);  // which also builds and compiles
+  double step_s = first.seconds;
+  const auto arms = static_cast<double>(1 + others);
+  const auto require_time = [&](int64_t taken) {
+    // The rest of this arm's fewest steps, those of the others, and a round of one step each.
+    const double steps = arms * static_cast<double>(kFewestFirstSteps + 1) - static_cast<double>(taken);
+    if (steps * step_s <= left_s()) return;
+    throw UserError(fmt::format(
+        "the budget is too short: a step takes {}, and the {} first steps of each arm and a round of turns would take "
+        "about {} more; nothing was compared",
+        to_text(tenths(step_s)), kFewestFirstSteps, to_text(tenths(steps * step_s))));
+  };
+  if (left_s() < step_s) require_time(1);  // else there is time to see a step that builds nothing
+  const Turn second = arm->turn(1);
+  step_s = second.seconds;
+  require_time(2);
+  first = joined(std::move(first), second);
+  const double in_half = left_s() / 2 / step_s / arms;
+  const int64_t wanted = first_steps(options);
+  const auto steps =
+      static_cast<int64_t>(std::clamp(in_half, static_cast<double>(kFewestFirstSteps), static_cast<double>(wanted)));
+  return warm_arm(std::move(name), arm, joined(std::move(first), arm->turn(steps - 2)));
 }
 
 namespace {
@@ -51,7 +94,8 @@ Baseline make_baseline(WarmArm a, const MakeTwin& make_twin, const CompareOption
   if (!make_twin) return baseline;
   baseline.twins.wanted = options.twins;
   for (int64_t number = 0; number < options.twins; ++number) {
-    if (number > 0 && (Clock::now() >= until || observer.stopped())) break;
+    // A twin takes as long as A took.
+    if (after(baseline.a.first_steps.seconds) > until || observer.stopped()) break;
     observer.report(
         fmt::format("first steps of twin {} of {}, which show how far rounding goes", number + 1, options.twins));
     const WarmArm twin = warm_up(fmt::format("twin {}", number + 1), make_twin(number), options);

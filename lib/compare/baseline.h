@@ -57,6 +57,11 @@ struct WarmArm {
   int64_t period = 1;        ///< a turn takes a multiple of so many steps
 };
 WarmArm warm_up(std::string name, std::shared_ptr<Arm> arm, const CompareOptions& options);
+/// Warms up the first arm of a comparison that ends at `until`, with so many `others`, which take as many steps:
+/// fewer steps than options.warmup_steps where those of all arms would take more than half of the time. Throws
+/// UserError if the fewest steps of all arms and one round do not fit.
+WarmArm warm_up_first(std::string name, std::shared_ptr<Arm> arm, const CompareOptions& options,
+                      Clock::time_point until, int64_t others);
 
 /// The first steps of A's twins of one kind.
 struct Twins {
@@ -78,8 +83,8 @@ struct Baseline {
   std::optional<NoiseFloor> noise;
 };
 /// `make_twin` may be empty; it creates twins of the kind `yardstick`. Each is destroyed before the next, so that at
-/// most two arms exist at a time. No twin but the first, and no block of A against that one, begins after `until`.
-/// Throws what the arms throw.
+/// most two arms exist at a time. What would end after `until` is not begun: a twin's first steps, or a block of A
+/// against the first twin. Throws what the arms throw.
 Baseline make_baseline(WarmArm a, const MakeTwin& make_twin, const CompareOptions& options, Clock::time_point until,
                        const Observer& observer, Yardstick yardstick = Yardstick::perturbed);
 

@@ -4,6 +4,7 @@
 #include "compare/output/comparison_text.h"
 #include "recipe/recipe_io.h"
 
+#include <cmath>
 #include <map>
 
 namespace trainopt {
@@ -75,10 +76,31 @@ std::vector<std::optional<Numerics>> numbers_of(const ArmsToCompare& arms, const
   return all;
 }
 
-std::optional<Comparison> compare_in_process(const ArmsToCompare& arms, Judging& judging, const CompareOptions& options,
+/// What is about to happen, before anything does.
+void announce(const ArmsToCompare& arms, const CompareOptions& options, Clock::time_point until,
+              const Observer& observer) {
+  const std::string twins =
+      arms.with_numbers ? fmt::format(", {} of the first one to compare numbers", counted(options.twins, "twin")) : "";
+  observer.report(fmt::format("comparing {}: {} to warm up each{}, then turns; at most {}",
+                              fmt::join(arms.names, arms.names.size() == 2 ? " with " : ", "),
+                              counted(options.warmup_steps, "step"), twins,
+                              to_text(Duration{std::round(-seconds_since(until))})));
+}
+
+std::optional<Comparison> compare_in_process(const ArmsToCompare& arms, Judging& judging, const CompareOptions& wanted,
                                              Clock::time_point until, ArmFactory& factory, const Observer& observer) {
   const auto quarter = Clock::now() + (until - Clock::now()) / 4;
-  std::vector<WarmArm> warm{warm_up(arms.names[0], factory.make(arms.specs[0], arms.host), options)};
+  const auto make = [&](size_t arm) {
+    observer.report(fmt::format("warming up {}", arms.names[arm]));
+    return factory.make(arms.specs[arm], arms.host);
+  };
+  std::vector<WarmArm> warm{
+      warm_up_first(arms.names[0], make(0), wanted, until, static_cast<int64_t>(arms.specs.size()) - 1)};
+  CompareOptions options = wanted;
+  options.warmup_steps = warm[0].first_steps.steps;
+  if (options.warmup_steps < wanted.warmup_steps)
+    observer.report(fmt::format("{} to warm up, not {}: the budget is short for steps of this length",
+                                counted(options.warmup_steps, "step"), wanted.warmup_steps));
   TwinsOfKinds twins;
   for (size_t arm = 1; arm < arms.specs.size() && arms.with_numbers; ++arm) {
     const Yardstick kind = yardstick_of(arms, arm);
@@ -93,7 +115,7 @@ std::optional<Comparison> compare_in_process(const ArmsToCompare& arms, Judging&
   }
   for (size_t arm = 1; arm < arms.specs.size(); ++arm) {
     if (observer.stopped()) return std::nullopt;
-    warm.push_back(warm_up(arms.names[arm], factory.make(arms.specs[arm], arms.host), options));
+    warm.push_back(warm_up(arms.names[arm], make(arm), options));
   }
   judging.comparison.numerics = numbers_of(arms, twins, warm);
   return judging.finish(sample_rounds(warm, options, until, observer, judging.look()));
@@ -122,6 +144,7 @@ std::optional<Comparison> compare_own_processes(const ArmsToCompare& arms, Judgi
 
 std::optional<Comparison> compare_arms(const ArmsToCompare& arms, const CompareOptions& options,
                                        Clock::time_point until, ArmFactory& factory, const Observer& observer) {
+  announce(arms, options, until, observer);
   Judging judging(options, observer);
   judging.comparison.job = arms.job;
   judging.comparison.key = arms.key;

@@ -41,7 +41,7 @@ ArmFacts facts_from(const Json& json);
 class Arm {
  public:
   virtual ~Arm() = default;
-  /// Takes the next steps of the training, and waits for them. The first turn also writes the first step's gradients
+  /// Takes the next steps of the training, and waits for them. The first turns also write the first step's gradients
   /// and the update of the first few steps to folder(). Throws what the training throws; UserError(peer) if its process
   /// has ended.
   virtual Turn turn(int64_t steps) = 0;

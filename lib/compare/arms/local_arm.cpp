@@ -99,9 +99,9 @@ void LocalArm::step_done(const StepRecord& row) {
 }
 
 Turn LocalArm::turn(int64_t steps) {
-  const bool first = trainer_->outcome().steps == 0;
-  NamedTensors before, update;
-  if (first) before = copy_of_state();
+  const int64_t earlier = trainer_->outcome().steps;
+  if (earlier == 0) before_ = copy_of_state();
+  NamedTensors update;
   turn_ = {};
   clock_sum_ = 0;
   clock_count_ = 0;
@@ -110,7 +110,7 @@ Turn LocalArm::turn(int64_t steps) {
   const auto began = Clock::now();
   for (int64_t i = 1; i <= steps; ++i) {
     trainer_->step();
-    if (first && i == std::min(steps, kUpdateSteps)) update = update_since(std::move(before));
+    if (earlier + i == kUpdateSteps || (earlier + i < kUpdateSteps && i == steps)) update = update_since(before_);
   }
   trainer_->pause();
   if (checkpoints_) checkpoints_->finish();  // what is still being written is this arm's work
@@ -119,7 +119,8 @@ Turn LocalArm::turn(int64_t steps) {
   turn_.cpu_s = process_cpu_seconds() - cpu_before;
   turn_.steps = steps;
   if (clock_count_ > 0) turn_.sm_clock_mhz = clock_sum_ / static_cast<double>(clock_count_);
-  if (first && trainer_->plan().position.is_first()) save_tensors(update_file(folder_), update);
+  if (earlier < kUpdateSteps && trainer_->plan().position.is_first()) save_tensors(update_file(folder_), update);
+  if (earlier + steps >= kUpdateSteps) before_.clear();
   return turn_;
 }
 

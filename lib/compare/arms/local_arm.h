@@ -49,7 +49,8 @@ class LocalArm : public Arm, public RunListener {
   std::unique_ptr<Sinks> sinks_;
   std::unique_ptr<CheckpointWriter> checkpoints_;  ///< null if the plan saves none
   std::unique_ptr<Trainer> trainer_;
-  Turn turn_;  ///< the current turn
+  NamedTensors before_;  ///< what the first kUpdateSteps steps update, as it was; empty afterwards
+  Turn turn_;            ///< the current turn
   double clock_sum_ = 0;
   int64_t clock_count_ = 0;
   double last_loss_scale_ = 0;

@@ -209,8 +209,11 @@ std::string arm_text(const ArmResult& arm) {
   std::string text = fmt::format("{} samples/s", human_rate(arm.samples_per_s));
   if (arm.tokens_per_s) text += fmt::format(", {} tokens/s", human_rate(*arm.tokens_per_s));
   if (const auto price = price_per_million_samples(arm)) text += fmt::format(", {:.4g} per million samples", *price);
-  if (arm.step_ms_p50) text += fmt::format(", step {}", human_milliseconds(*arm.step_ms_p50));
-  if (const std::string phases = arm.phases.text(); !phases.empty()) text += fmt::format(" ({})", phases);
+  const std::string phases = arm.phases.text();
+  if (arm.samples_per_s > 0) {  // a mean, as the phases are
+    const double step_ms = 1e3 * static_cast<double>(arm.facts.step_samples) / arm.samples_per_s;
+    text += fmt::format(", mean step {}{}", human_milliseconds(step_ms), phases.empty() ? "" : " (" + phases + ")");
+  }
   text += fmt::format(", waiting for data {:.1f} %", arm.data_wait_pct);
   for (const std::string& memory : memory_texts(arm.facts)) text += ", " + memory;
   return text + fmt::format(", first step after {}", human_seconds(arm.facts.time_to_first_step_s));

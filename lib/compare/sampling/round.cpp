@@ -127,6 +127,23 @@ std::vector<Measurement> measurements_of(std::span<const Block> blocks, bool by_
   return all;
 }
 
+Turn joined(Turn first, const Turn& next) {
+  first.steps += next.steps;
+  first.samples += next.samples;
+  first.tokens += next.tokens;
+  first.seconds += next.seconds;
+  first.data_wait_s += next.data_wait_s;
+  first.cpu_s += next.cpu_s;
+  first.cpu_outside_s += next.cpu_outside_s;
+  first.step_ms.insert(first.step_ms.end(), next.step_ms.begin(), next.step_ms.end());
+  first.losses.insert(first.losses.end(), next.losses.begin(), next.losses.end());
+  first.phases.add(next.phases);
+  first.sm_clock_mhz = next.sm_clock_mhz;
+  if (next.throttle) first.throttle = first.throttle.value_or(0) | *next.throttle;
+  first.overflows += next.overflows;
+  return first;
+}
+
 Json to_json(const Turn& turn) {
   return {{"steps", turn.steps},
           {"samples", turn.samples},

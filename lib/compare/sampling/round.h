@@ -32,6 +32,9 @@ struct Turn {
   int64_t overflows = 0;                ///< steps that changed nothing because float16 overflowed; not of the last step
 };
 
+/// One turn that continues another of the same arm.
+Turn joined(Turn first, const Turn& next);
+
 /// Four turns: A B B A, or B A A B.
 struct Block {
   Order order = Order::abba;

@@ -106,3 +106,21 @@ TEST_CASE("a cell of an ablation takes its minimum of pairs, decided or not, and
   CHECK(c.sampling.ended == "budget");
   CHECK(c.sets() == 2);
 }
+
+TEST_CASE("a budget too short for the first steps and one round is refused before anything is compared") {
+  const auto machine = std::make_shared<SimulatedMachine>(1, 0);
+  const auto slow = std::make_shared<ScriptedArm>(machine, /*step_s=*/1000);
+  CHECK_THROWS_WITH(warm_up_first("a", slow, {}, after(100), 1), ContainsSubstring("the budget is too short"));
+  CHECK(slow->steps_taken() == 1);
+}
+
+TEST_CASE("where the first steps of all arms would take more than half of the time, they are fewer") {
+  const auto machine = std::make_shared<SimulatedMachine>(1, 0);
+  const auto steps = [&](double step_s, int64_t others) {
+    return warm_up_first("a", std::make_shared<ScriptedArm>(machine, step_s), {.warmup_steps = 10}, after(1e4), others)
+        .first_steps.steps;
+  };
+  CHECK(steps(1, 1) == 10);
+  CHECK(steps(450, 1) == 5);
+  CHECK(steps(450, 2) == 3);
+}

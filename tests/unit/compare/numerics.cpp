@@ -8,6 +8,7 @@
 #include "optimizations/amp/amp.h"
 #include "support/catch.h"
 #include "support/plans.h"
+#include "support/temporary_folder.h"
 #include "support/turned_on.h"
 #include "unit/compare/first_turns.h"
 #include "unit/compare/planted_faults.h"
@@ -238,6 +239,21 @@ TEST_CASE("with too few twins, numbers are not compared, and a larger budget is 
   CHECK(compare_with_twins(twins, arm, arm).not_comparable ==
         "only 2 of the 4 twins of A that show how far rounding goes fitted into a quarter of the time; a larger "
         "--budget compares them");
+}
+
+TEST_CASE("first steps in two turns are those of one turn") {
+  const TemporaryFolder folder;
+  LocalArm once(job(), folder / "once"), twice(job(), folder / "twice");
+  const Turn whole = once.turn(kSteps), first = twice.turn(2), all = joined(first, twice.turn(kSteps - 2));
+  CHECK(all.steps == whole.steps);
+  CHECK(all.losses == whole.losses);
+  CHECK(all.samples == whole.samples);
+  CHECK(all.step_ms.size() == whole.step_ms.size());
+  for (const auto file : {update_file, gradients_file}) {
+    const NamedTensors a = load_tensors(file(folder / "once")), b = load_tensors(file(folder / "twice"));
+    REQUIRE(a.size() == b.size());
+    for (size_t i = 0; i < a.size(); ++i) CHECK(at::equal(a[i].second, b[i].second));
+  }
 }
 
 TEST_CASE("arms with different models are not compared") {
