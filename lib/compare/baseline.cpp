@@ -37,6 +37,7 @@ NoiseFloor noise_floor(const WarmArm& a, const WarmArm& twin, const CompareOptio
 namespace {
 
 constexpr int64_t kFewestFirstSteps = 3;  // the receipts are observed in the second step
+constexpr double kGraceS = 3;             // what takes no longer is done, whatever the budget
 
 int64_t first_steps(const CompareOptions& options) { return std::max(kFewestFirstSteps, options.warmup_steps); }
 
@@ -56,28 +57,26 @@ WarmArm warm_up(std::string name, std::shared_ptr<Arm> arm, const CompareOptions
 
 WarmArm warm_up_first(std::string name, std::shared_ptr<Arm> arm, const CompareOptions& options,
                       Clock::time_point until, int64_t others) {
+  if (options.repeats) return warm_up(std::move(name), std::move(arm), options);  // the budget does not end these
   const auto left_s = [&] { return -seconds_since(until); };
-  Turn first = arm->turn(1);  // which also builds and compiles
-  double step_s = first.seconds;
   const auto arms = static_cast<double>(1 + others);
-  const auto require_time = [&](int64_t taken) {
+  const auto require_time = [&](int64_t taken, double step_s) {
     // The rest of this arm's fewest steps, those of the others, and a round of one step each.
     const double steps = arms * static_cast<double>(kFewestFirstSteps + 1) - static_cast<double>(taken);
-    if (steps * step_s <= left_s()) return;
+    if (steps * step_s <= std::max(left_s(), kGraceS)) return;
     throw UserError(fmt::format(
         "the budget is too short: a step takes {}, and the {} first steps of each arm and a round of turns would take "
         "about {} more; nothing was compared",
         to_text(tenths(step_s)), kFewestFirstSteps, to_text(tenths(steps * step_s))));
   };
-  if (left_s() < step_s) require_time(1);  // else there is time to see a step that builds nothing
+  Turn first = arm->turn(1);  // which also builds and compiles, so it says little of the others
+  if (left_s() < 0) require_time(1, first.seconds);
   const Turn second = arm->turn(1);
-  step_s = second.seconds;
-  require_time(2);
+  require_time(2, second.seconds);
+  const double in_half = left_s() / 2 / second.seconds / arms;
+  const auto steps = static_cast<int64_t>(
+      std::clamp(in_half, static_cast<double>(kFewestFirstSteps), static_cast<double>(first_steps(options))));
   first = joined(std::move(first), second);
-  const double in_half = left_s() / 2 / step_s / arms;
-  const int64_t wanted = first_steps(options);
-  const auto steps =
-      static_cast<int64_t>(std::clamp(in_half, static_cast<double>(kFewestFirstSteps), static_cast<double>(wanted)));
   return warm_arm(std::move(name), arm, joined(std::move(first), arm->turn(steps - 2)));
 }
 
@@ -94,8 +93,8 @@ Baseline make_baseline(WarmArm a, const MakeTwin& make_twin, const CompareOption
   if (!make_twin) return baseline;
   baseline.twins.wanted = options.twins;
   for (int64_t number = 0; number < options.twins; ++number) {
-    // A twin takes as long as A took.
-    if (after(baseline.a.first_steps.seconds) > until || observer.stopped()) break;
+    // A twin takes as long as A took. The budget does not end a given number of repeats.
+    if ((after(baseline.a.first_steps.seconds) > until && !options.repeats) || observer.stopped()) break;
     observer.report(
         fmt::format("first steps of twin {} of {}, which show how far rounding goes", number + 1, options.twins));
     const WarmArm twin = warm_up(fmt::format("twin {}", number + 1), make_twin(number), options);
