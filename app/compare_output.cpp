@@ -64,7 +64,13 @@ int compare_and_print(ArmsToCompare arms, Recipe named, const CompareOptions& op
   const std::function write = [&](const Comparison& c) { write_bundle(folder, c, {kBuild.version, kBuild.commit}); };
   Observer observer = observer_of(console, explain);
   observer.keep = keep_with(write);
-  const std::optional<Comparison> result = compare_arms(arms, options, until, factory, observer);
+  std::optional<Comparison> result;
+  try {
+    result = compare_arms(arms, options, until, factory, observer);
+  } catch (...) {
+    remove_first_steps(folder);
+    throw;
+  }
   remove_first_steps(folder);
   if (!result) {
     log_warning("stopped before {} were compared", arms.key.empty() ? "A and B" : "the arms");

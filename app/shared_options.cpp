@@ -35,8 +35,7 @@ std::vector<CLI::Option*> MeasureOptions::add_to(CLI::App& command, const std::s
   budget = standard_budget;
   return {
       command
-          .add_option("--budget", budget,
-                      "Time limit, preparation included; what is undecided by then is inconclusive")
+          .add_option("--budget", budget, "Time limit, preparation included; what is undecided by then is inconclusive")
           ->capture_default_str()
           ->type_name("TIME"),
       command.add_option("--min-effect", min_effect, "Differences smaller than this count as no effect")

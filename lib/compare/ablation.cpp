@@ -355,7 +355,12 @@ const Twins& AblationBench::twins_of_plain(const ArmSpec& plain, Yardstick kind)
 
 Comparison AblationBench::compare_cell(const ArmSpec& a, const ArmSpec& b, const std::string& name_a,
                                        const std::string& name_b, bool a_is_plain, double seconds) {
-  const auto until = after(seconds);
+  std::function<Numerics(std::span<const WarmArm>)> numbers;
+  if (a_is_plain)
+    numbers = [&twins = twins_of_plain(a, yardstick(a.recipe, b.recipe))](std::span<const WarmArm> pair) {
+      return compare_with_twins(twins, pair[0], pair[1]);
+    };
+  const auto until = after(seconds);  // without the twins, which serve all cells
   CompareOptions options = request_.options;
   // With the same coin tosses, the errors of the cells would be correlated.
   options.seed = mix_key(options.seed, static_cast<uint64_t>(arms_));
@@ -363,11 +368,6 @@ Comparison AblationBench::compare_cell(const ArmSpec& a, const ArmSpec& b, const
                    .first_set = {},
                    .min_sets = 2,
                    .may_decide = false};
-  std::function<Numerics(std::span<const WarmArm>)> numbers;
-  if (a_is_plain)
-    numbers = [&twins = twins_of_plain(a, yardstick(a.recipe, b.recipe))](std::span<const WarmArm> pair) {
-      return compare_with_twins(twins, pair[0], pair[1]);
-    };
   return compare_in_process_pairs(std::move(pairs), numbers, options, until, quiet_);
 }
 

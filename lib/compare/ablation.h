@@ -136,7 +136,7 @@ class AblationBench {
   ArmSpec spec(const SwitchSet& on, std::optional<Ceiling> without);
   Comparison compare_cell(const ArmSpec& a, const ArmSpec& b, const std::string& name_a, const std::string& name_b,
                           bool a_is_plain, double seconds);
-  /// The twin of the plain job: created when first needed, one of each kind.
+  /// The twins of the plain job of each kind, trained when first needed.
   const Twins& twins_of_plain(const ArmSpec& plain, Yardstick kind);
 
   const AblationRequest& request_;

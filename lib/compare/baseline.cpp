@@ -56,7 +56,7 @@ WarmArm warm_up(std::string name, std::shared_ptr<Arm> arm, const CompareOptions
 }
 
 WarmArm warm_up_first(std::string name, std::shared_ptr<Arm> arm, const CompareOptions& options,
-                      Clock::time_point until, int64_t others) {
+                      Clock::time_point until, int64_t others, int64_t twins) {
   if (options.repeats) return warm_up(std::move(name), std::move(arm), options);  // the budget does not end these
   const auto left_s = [&] { return -seconds_since(until); };
   const auto arms = static_cast<double>(1 + others);
@@ -73,7 +73,7 @@ WarmArm warm_up_first(std::string name, std::shared_ptr<Arm> arm, const CompareO
   if (left_s() < 0) require_time(1, first.seconds);
   const Turn second = arm->turn(1);
   require_time(2, second.seconds);
-  const double in_half = left_s() / 2 / second.seconds / arms;
+  const double in_half = left_s() / 2 / second.seconds / (arms + static_cast<double>(twins));
   const auto steps = static_cast<int64_t>(
       std::clamp(in_half, static_cast<double>(kFewestFirstSteps), static_cast<double>(first_steps(options))));
   first = joined(std::move(first), second);
@@ -92,17 +92,17 @@ Baseline make_baseline(WarmArm a, const MakeTwin& make_twin, const CompareOption
   Baseline baseline{.a = std::move(a), .twins = {.yardstick = yardstick}, .noise = {}};
   if (!make_twin) return baseline;
   baseline.twins.wanted = options.twins;
+  std::optional<WarmArm> twin;
   for (int64_t number = 0; number < options.twins; ++number) {
     // A twin takes as long as A took. The budget does not end a given number of repeats.
     if ((after(baseline.a.first_steps.seconds) > until && !options.repeats) || observer.stopped()) break;
-    observer.report(
-        fmt::format("first steps of twin {} of {}, which show how far rounding goes", number + 1, options.twins));
-    const WarmArm twin = warm_up(fmt::format("twin {}", number + 1), make_twin(number), options);
-    baseline.twins.first_turns.push_back({twin.first_steps, twin.arm->folder()});
-    if (number > 0 || options.noise_blocks == 0) continue;
-    baseline.noise = noise_floor(baseline.a, twin, options, until, observer);
-    if (baseline.noise->blocks < 2) baseline.noise.reset();  // one block has no standard deviation
+    observer.report(fmt::format("first steps of twin {} of {}", number + 1, options.twins));
+    twin.reset();
+    twin = warm_up(fmt::format("twin {}", number + 1), make_twin(number), options);
+    baseline.twins.first_turns.push_back({twin->first_steps, twin->arm->folder()});
   }
+  if (twin && options.noise_blocks > 0) baseline.noise = noise_floor(baseline.a, *twin, options, until, observer);
+  if (baseline.noise && baseline.noise->blocks < 2) baseline.noise.reset();  // one block has no standard deviation
   if (baseline.noise)
     observer.report(fmt::format("A against itself: {}, per-block standard deviation {:.1f} %",
                                 percent_faster(baseline.noise->ratio, baseline.noise->interval),
@@ -115,11 +115,13 @@ Numerics compare_with_twins(const Twins& twins, const WarmArm& a, const WarmArm&
   if (a.step_samples != b.step_samples)
     none.not_comparable = fmt::format("a step has {} in A and {} in B", counted(a.step_samples, "sample"),
                                       counted(b.step_samples, "sample"));
-  else if (twins.first_turns.size() < kFewestTwins)
+  else if (twins.first_turns.size() < kFewestTwins) {
+    none.too_few_twins = true;
     none.not_comparable = fmt::format(
-        "only {} of the {} of A that show how far rounding goes fitted into a quarter of the time; a larger "
-        "--budget compares them",
-        twins.first_turns.size(), counted(twins.wanted, "twin"));
+        "only {} of the {} of A that show {} were trained in half of the time; a larger --budget compares the numbers",
+        twins.first_turns.size(), counted(twins.wanted, "twin"),
+        twins.yardstick == Yardstick::perturbed ? "how far rounding goes" : "what another seed changes");
+  }
   if (!none.not_comparable.empty()) return none;
   std::vector<FirstSteps> first_steps;
   for (const auto& [turn, folder] : twins.first_turns) first_steps.push_back({turn, folder});

@@ -23,7 +23,7 @@ struct CompareOptions {
   std::optional<int64_t> repeats;   ///< take exactly this many blocks, or pairs of processes, decided or not
   int64_t warmup_steps = 10;        ///< each arm's first steps, not measured
   int64_t twins = 4;                ///< twins of A whose first steps show how far rounding goes
-  int64_t noise_blocks = 8;         ///< blocks of A against its first twin, before B; 0: it only provides tolerances
+  int64_t noise_blocks = 8;         ///< blocks of A against its last twin, before B; 0: none
   double turn_s = 0.25;             ///< minimum duration of a turn, which has at least one step
   uint64_t seed = 0;                ///< seeds the coin tosses
 };
@@ -57,11 +57,11 @@ struct WarmArm {
   int64_t period = 1;        ///< a turn takes a multiple of so many steps
 };
 WarmArm warm_up(std::string name, std::shared_ptr<Arm> arm, const CompareOptions& options);
-/// Warms up the first arm of a comparison that ends at `until`, with so many `others`, which take as many steps:
-/// fewer steps than options.warmup_steps where those of all arms would take more than half of the time. Throws
+/// Warms up the first arm of a comparison that ends at `until`, with so many `others` and `twins`, which take as many
+/// steps: fewer steps than options.warmup_steps where those of all would take more than half of the time. Throws
 /// UserError if the fewest steps of all arms and one round do not fit.
 WarmArm warm_up_first(std::string name, std::shared_ptr<Arm> arm, const CompareOptions& options,
-                      Clock::time_point until, int64_t others);
+                      Clock::time_point until, int64_t others, int64_t twins);
 
 /// The first steps of A's twins of one kind.
 struct Twins {
@@ -83,8 +83,8 @@ struct Baseline {
   std::optional<NoiseFloor> noise;
 };
 /// `make_twin` may be empty; it creates twins of the kind `yardstick`. Each is destroyed before the next, so that at
-/// most two arms exist at a time. What would end after `until` is not begun: a twin's first steps, or a block of A
-/// against the first twin. Throws what the arms throw.
+/// most two arms exist at a time. A twin that would still take its first steps at `until`, if they last as long as A's,
+/// is not begun; nor is a block of A against the last twin after it. Throws what the arms throw.
 Baseline make_baseline(WarmArm a, const MakeTwin& make_twin, const CompareOptions& options, Clock::time_point until,
                        const Observer& observer, Yardstick yardstick = Yardstick::perturbed);
 

@@ -89,13 +89,14 @@ void announce(const ArmsToCompare& arms, const CompareOptions& options, Clock::t
 
 std::optional<Comparison> compare_in_process(const ArmsToCompare& arms, Judging& judging, const CompareOptions& wanted,
                                              Clock::time_point until, ArmFactory& factory, const Observer& observer) {
-  const auto quarter = Clock::now() + (until - Clock::now()) / 4;
+  const auto half = Clock::now() + (until - Clock::now()) / 2;
   const auto make = [&](size_t arm) {
     observer.report(fmt::format("warming up {}", arms.names[arm]));
     return factory.make(arms.specs[arm], arms.host);
   };
-  std::vector<WarmArm> warm{
-      warm_up_first(arms.names[0], make(0), wanted, until, static_cast<int64_t>(arms.specs.size()) - 1)};
+  std::vector<WarmArm> warm{warm_up_first(arms.names[0], make(0), wanted, until,
+                                          static_cast<int64_t>(arms.specs.size()) - 1,
+                                          arms.with_numbers ? wanted.twins : 0)};
   CompareOptions options = wanted;
   options.warmup_steps = warm[0].first_steps.steps;
   if (options.warmup_steps < wanted.warmup_steps)
@@ -109,7 +110,7 @@ std::optional<Comparison> compare_in_process(const ArmsToCompare& arms, Judging&
     if (!twins.empty()) of_twin.noise_blocks = 0;  // one twin shows the noise floor
     Baseline baseline = make_baseline(
         warm[0], [&](int64_t number) { return factory.make(twin_of(arms.specs[0], kind, number), arms.host); }, of_twin,
-        quarter, observer, kind);
+        half, observer, kind);
     twins[kind] = std::move(baseline.twins);
     if (baseline.noise) judging.comparison.noise = baseline.noise;
   }
@@ -125,15 +126,14 @@ std::optional<Comparison> compare_in_process(const ArmsToCompare& arms, Judging&
 std::optional<Comparison> compare_own_processes(const ArmsToCompare& arms, Judging& judging,
                                                 const CompareOptions& options, Clock::time_point until,
                                                 ArmFactory& factory, const Observer& observer) {
-  const auto quarter = Clock::now() + (until - Clock::now()) / 4;
+  const auto half = Clock::now() + (until - Clock::now()) / 2;
   TwinsOfKinds twins;
   SetOptions sets;
   for (size_t arm = 0; arm < arms.specs.size(); ++arm) {
     sets.make.push_back(fresh_arms(arms.names[arm], arms.specs[arm], factory, options));
     if (arm == 0 || !arms.with_numbers || observer.stopped()) continue;
     const Yardstick kind = yardstick_of(arms, arm);
-    if (!twins.contains(kind))
-      twins[kind] = twins_in_processes(arms.specs[0], kind, factory, options, quarter, observer);
+    if (!twins.contains(kind)) twins[kind] = twins_in_processes(arms.specs[0], kind, factory, options, half, observer);
   }
   sets.first_set = [&](std::span<const WarmArm> warm) { judging.comparison.numerics = numbers_of(arms, twins, warm); };
   if (observer.stopped()) return std::nullopt;
@@ -158,8 +158,6 @@ Comparison compare(const Baseline& baseline, WarmArm b, const CompareOptions& op
   Judging judging(options, observer);
   const std::vector<WarmArm> arms{baseline.a, std::move(b)};
   judging.comparison.noise = baseline.noise;
-  if (baseline.twins.wanted > 0)
-    judging.comparison.numerics = {std::nullopt, compare_with_twins(baseline.twins, arms[0], arms[1])};
   return judging.finish(sample_rounds(arms, options, until, observer, judging.look()));
 }
 

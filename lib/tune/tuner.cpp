@@ -24,6 +24,8 @@ void decide(TuningStep& step) {
     step.reason = text(trial.verdict);
   else if (step.candidate.exactness != Exactness::new_math && trial.numbers_agree == false)
     step.reason = "faster, but its numbers disagree";
+  else if (step.candidate.exactness != Exactness::new_math && trial.no_time_for_numbers)
+    step.reason = "faster, but there was no time to compare its numbers";
   else
     step.kept = true, step.reason = trial.numbers_agree || step.candidate.exactness == Exactness::new_math
                                         ? "pays"

@@ -36,7 +36,8 @@ struct Trial {
   std::optional<double> ratio;  ///< how many times better: of throughputs; for less memory, of bytes before ÷ after
   std::optional<double> speed;  ///< for less memory: throughput after ÷ before
   std::optional<Interval> interval;
-  std::optional<bool> numbers_agree;  ///< null: not comparable
+  std::optional<bool> numbers_agree;  ///< null: not compared
+  bool no_time_for_numbers = false;   ///< they could be compared, with more time
   std::string failure;                ///< why there is no comparison: refused, out of memory, crashed
 };
 

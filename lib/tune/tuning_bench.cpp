@@ -78,6 +78,8 @@ Trial trial_from(const Json& result, TuningGoal goal) {
   Trial trial = goal == TuningGoal::memory ? trial_of_memory(result) : trial_of_speed(result);
   if (const Json& numbers = result.at("numerics"); numbers.is_object() && numbers.at("agree").is_boolean())
     trial.numbers_agree = numbers.at("agree").get<bool>();
+  else
+    trial.no_time_for_numbers = numbers.is_object() && numbers.value("too_few_twins", false);
   return trial;
 }
 

@@ -41,9 +41,9 @@ ArmFacts facts_from(const Json& json);
 class Arm {
  public:
   virtual ~Arm() = default;
-  /// Takes the next steps of the training, and waits for them. The first turns also write the first step's gradients
-  /// and the update of the first few steps to folder(). Throws what the training throws; UserError(peer) if its process
-  /// has ended.
+  /// Takes the next steps of the training, and waits for them. Those before the first facts() also write the first
+  /// step's gradients and the update of the first few steps to folder(). Throws what the training throws;
+  /// UserError(peer) if its process has ended.
   virtual Turn turn(int64_t steps) = 0;
   virtual ArmFacts facts() = 0;
   virtual int64_t steps_taken() const = 0;
@@ -76,7 +76,7 @@ struct ArmSpec {
   std::filesystem::path folder;          ///< holds its recipe.yaml, its records and the tensors of its first steps
   std::optional<Ceiling> without;        ///< the cost that is removed
   std::optional<int64_t> batch_seed;     ///< other batches from the same initial weights
-  std::optional<int64_t> perturbed;      ///< same batches from slightly perturbed weights: the number of the twin
+  std::optional<int64_t> perturbed;      ///< same batches, slightly perturbed weights and gradients: the twin's number
   bool whole = false;                    ///< keeps the recipe's periodic evaluations and, with one rank, checkpoints
   std::vector<std::string> faults = {};  ///< faults to inject (debugging/inject.h)
   std::optional<ArmRendezvous> rendezvous = {};  ///< set for an arm with processes of its own on several ranks

@@ -100,6 +100,7 @@ void LocalArm::step_done(const StepRecord& row) {
 
 Turn LocalArm::turn(int64_t steps) {
   const int64_t earlier = trainer_->outcome().steps;
+  const bool is_first = takes_first_steps_ && earlier < kUpdateSteps;
   if (earlier == 0) before_ = copy_of_state();
   NamedTensors update;
   turn_ = {};
@@ -110,7 +111,8 @@ Turn LocalArm::turn(int64_t steps) {
   const auto began = Clock::now();
   for (int64_t i = 1; i <= steps; ++i) {
     trainer_->step();
-    if (earlier + i == kUpdateSteps || (earlier + i < kUpdateSteps && i == steps)) update = update_since(before_);
+    if (is_first && (earlier + i == kUpdateSteps || (earlier + i < kUpdateSteps && i == steps)))
+      update = update_since(before_);
   }
   trainer_->pause();
   if (checkpoints_) checkpoints_->finish();  // what is still being written is this arm's work
@@ -119,12 +121,20 @@ Turn LocalArm::turn(int64_t steps) {
   turn_.cpu_s = process_cpu_seconds() - cpu_before;
   turn_.steps = steps;
   if (clock_count_ > 0) turn_.sm_clock_mhz = clock_sum_ / static_cast<double>(clock_count_);
-  if (earlier < kUpdateSteps && trainer_->plan().position.is_first()) save_tensors(update_file(folder_), update);
+  // Overflows show in the next step's loss scale.
+  if (const at::Tensor scale = trainer_->parts().precision().loss_scale();
+      scale.defined() && scale.item<double>() < last_loss_scale_) {
+    ++turn_.overflows;
+    last_loss_scale_ = scale.item<double>();
+  }
+  if (is_first && trainer_->plan().position.is_first()) save_tensors(update_file(folder_), update);
   if (earlier + steps >= kUpdateSteps) before_.clear();
   return turn_;
 }
 
 ArmFacts LocalArm::facts() {
+  takes_first_steps_ = false;
+  before_.clear();
   const Plan& plan = trainer_->plan();
   const RunOutcome& outcome = trainer_->outcome();
   ArmFacts facts;
@@ -196,7 +206,7 @@ at::Tensor signs_like(const at::Tensor& tensor, uint64_t key) {
   return signs(tensor.numel(), key).view(tensor.sizes()).to(tensor.device());
 }
 
-/// Moves each element of each gradient by kPerturbation of the tensor's root mean square.
+/// Moves each element of each gradient by the perturbation, relative to the tensor's root mean square.
 class PerturbedGradients : public WrappedPrecision {
  public:
   PerturbedGradients(std::unique_ptr<Precision> inner, uint64_t seed)
@@ -209,9 +219,11 @@ class PerturbedGradients : public WrappedPrecision {
       at::Tensor gradient = tensors[i];
       if (!gradient.defined() || gradient.numel() == 0) continue;
       if (signs_.size() <= i) signs_.resize(i + 1);
-      if (!signs_[i].defined()) signs_[i] = signs_like(gradient, mix_key(mix_key(seed_, kSignsOfGradients), i));
+      const std::string& name = gradients.parameters()[i].first;
+      if (!signs_[i].defined()) signs_[i] = signs_like(gradient, mix_key(mix_key(seed_, kSignsOfGradients), name));
+      const double by = gradient.scalar_type() == at::kBFloat16 ? kPerturbationOfBfloat16 : kPerturbation;
       const double root = std::sqrt(static_cast<double>(gradient.numel()));
-      gradient.add_(signs_[i] * (gradient.norm() * (kPerturbation / root)));
+      gradient.add_(signs_[i] * (gradient.norm() * (by / root)));
     }
     return overflow;
   }
@@ -234,12 +246,7 @@ void perturb_weights(Model& model, uint64_t seed) {
 
 void begin_perturbed(Plan& plan, uint64_t number) {
   const uint64_t seed = mix_key(plan.seed, number);
-  // The convolution slot is built first, before any part that keeps copies of the weights.
-  plan.operations.convolution.wrap("perturbed twin", "from perturbed weights",
-                                   [seed](const BuildContext& context, std::unique_ptr<ConvolutionOperations> inner) {
-                                     perturb_weights(*context.model, seed);
-                                     return inner;
-                                   });
+  plan.wrap_model.insert(plan.wrap_model.begin(), [seed](Model& model) { perturb_weights(model, seed); });
   plan.precision.wrap("perturbed twin", "perturbed gradients",
                       [seed](const BuildContext&, std::unique_ptr<Precision> inner) {
                         return std::make_unique<PerturbedGradients>(std::move(inner), seed);

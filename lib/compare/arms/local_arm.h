@@ -49,7 +49,8 @@ class LocalArm : public Arm, public RunListener {
   std::unique_ptr<Sinks> sinks_;
   std::unique_ptr<CheckpointWriter> checkpoints_;  ///< null if the plan saves none
   std::unique_ptr<Trainer> trainer_;
-  NamedTensors before_;  ///< what the first kUpdateSteps steps update, as it was; empty afterwards
+  bool takes_first_steps_ = true;
+  NamedTensors before_;  ///< what the first steps update, as it was; empty afterwards
   Turn turn_;            ///< the current turn
   double clock_sum_ = 0;
   int64_t clock_count_ = 0;
@@ -81,7 +82,8 @@ inline constexpr double kPerturbation = 0x1p-9, kPerturbationOfBfloat16 = 0x1p-7
 /// unchanged.
 void perturb_weights(Model& model, uint64_t seed);
 
-/// Makes the plan train from such weights; the seed of everything else is unchanged.
+/// Makes the plan train from such weights, and perturbs each step's gradients as much, relative to each tensor's root
+/// mean square; the seed of everything else is unchanged.
 /// `number`: of the twin.
 void begin_perturbed(Plan& plan, uint64_t number = 0);
 

@@ -53,7 +53,7 @@ class LocalArms : public ArmFactory {
 /// exclude each other.
 ArmHost host_of(std::span<const Plan> plans);
 
-/// The spec of the twin that serves as the yardstick, with a folder next to `spec.folder`.
+/// The spec of a twin that serves as the yardstick, by its number from 0, with a folder next to `spec.folder`.
 ArmSpec twin_of(const ArmSpec& spec, Yardstick yardstick, int64_t number);
 
 /// Removes the tensors of the first steps of the arm in this folder and of all arms in its subfolders: each file is as

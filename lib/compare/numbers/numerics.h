@@ -37,6 +37,7 @@ Yardstick yardstick(const Recipe& a, const Recipe& b);
 /// are in numerics.cpp.
 struct Numerics {
   std::string not_comparable;  ///< the reason; empty: comparable
+  bool too_few_twins = false;  ///< the reason is the lack of time; more of it would allow to compare
   Yardstick yardstick = Yardstick::perturbed;
   int64_t steps = 0;                            ///< the number of first steps
   Distance loss;                                ///< mean |loss_B − loss_A| over them, relative to A's mean loss

@@ -41,7 +41,8 @@ TensorAgreement tensors_from(const Json& json) {
 }  // namespace
 
 Json to_json(const Numerics& n) {
-  if (!n.not_comparable.empty()) return {{"comparable", false}, {"agree", Json()}, {"reason", n.not_comparable}};
+  if (!n.not_comparable.empty())
+    return {{"comparable", false}, {"agree", Json()}, {"reason", n.not_comparable}, {"too_few_twins", n.too_few_twins}};
   return {{"comparable", true},
           {"agree", n.agree()},
           {"yardstick", word_of(n.yardstick)},
@@ -69,6 +70,7 @@ Numerics numerics_from(const Json& json) {
   Numerics n;
   if (!json.at("comparable")) {
     n.not_comparable = json.at("reason");
+    n.too_few_twins = json.value("too_few_twins", false);
     return n;
   }
   n.steps = json.at("steps");

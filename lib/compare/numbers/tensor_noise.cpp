@@ -19,6 +19,8 @@ constexpr double kMinChord = 0.25, kMinNormChange = 0.03;
 // alone is informative. A tensor that is informative may not be orthogonal to A's.
 constexpr double kNoise = 0.7;
 constexpr double kMaxChord = 1.4, kUnlimitedChord = 2;
+// A tensor that may be twice or half as long is not judged either.
+constexpr double kAnyLength = 0.69;
 // B may be at most so many times as noisy as the twins before the whole vector is beyond its limit.
 constexpr double kMostNoise = kWholeTail;
 // The twins are few, so a tensor's own spread is averaged with the typical one, which counts as so many twins more.
@@ -115,8 +117,8 @@ WholeAgreement judge_whole(const std::vector<TensorPair>& b, const TwinPairs& tw
   const double noise = std::max(std::sqrt(stretch), random);
   return {.direction = chord < kNoise ? direction_of(of_b.chord(), kWholeTail * chord)
                                       : Distance{one_minus_cosine(of_b.chord()), one_minus_cosine(kUnlimitedChord)},
-          .norm = {of_b.norm_change(),
-                   std::max(kMinNormChange, kWholeTail * noise) + one_minus_cosine(std::max(chord, of_b.chord()))}};
+          .norm = {of_b.norm_change(), std::max(kMinNormChange, kWholeTail * noise) +
+                                           one_minus_cosine(std::max(chord, std::min(of_b.chord(), kNoise)))}};
 }
 
 TensorAgreement judge_tensors(const std::vector<TensorPair>& b, const TwinPairs& twins) {
@@ -127,12 +129,13 @@ TensorAgreement judge_tensors(const std::vector<TensorPair>& b, const TwinPairs&
   for (const TensorPair& pair : b) {
     const auto found = noise.find(pair.name);
     const Noise own = found == noise.end() ? Noise{} : found->second;
-    if (own.chord >= kNoise) {
+    const double length_limit = std::max(kMinNormChange, kLengthTail * level * own.stretch);
+    if (own.chord >= kNoise || length_limit >= kAnyLength) {
       ++result.unchecked;
       continue;
     }
     const Distance direction = direction_of(pair.chord(), kDirectionTail * level * own.chord),
-                   norm{own_stretch(pair, common), std::max(kMinNormChange, kLengthTail * level * own.stretch)};
+                   norm{own_stretch(pair, common), length_limit};
     ++result.tensors;
     if (!direction.within_tolerance() || !norm.within_tolerance()) ++result.beyond;
     const double excess = std::max(std::sqrt(direction.value / direction.tolerance), norm.value / norm.tolerance);
@@ -141,7 +144,7 @@ TensorAgreement judge_tensors(const std::vector<TensorPair>& b, const TwinPairs&
     result.worst = pair.name;
     result.direction = direction;
     result.norm = norm;
-    result.norm_ratio = pair.norm_ratio();
+    result.norm_ratio = std::exp(log_ratio(pair) - common * one_minus_cosine(pair.chord()));
   }
   return result;
 }

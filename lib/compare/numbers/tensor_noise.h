@@ -51,10 +51,10 @@ struct Distance {
 /// The tensors of one kind, each with a tolerance of its own.
 struct TensorAgreement {
   int64_t tensors = 0, beyond = 0;  ///< how many were judged, and how many exceed their tolerance
-  int64_t unchecked = 0;            ///< how many more the twins turn so far that no direction or length would tell
+  int64_t unchecked = 0;            ///< how many more are so noisy in the twins that no direction or length would tell
   std::string worst;                ///< the tensor with the largest distance relative to its tolerance; empty: none
-  Distance direction, norm;         ///< the worst tensor's: 1 − cosine, |log of the norms' ratio|
-  double norm_ratio = 1;            ///< the worst tensor's: B's norm divided by A's
+  Distance direction, norm;         ///< the worst tensor's: 1 − cosine, |log of norm_ratio|
+  double norm_ratio = 1;            ///< the worst tensor's: B's norm ÷ A's, without what noise does to all tensors
 
   bool within_tolerance() const { return beyond == 0; }
 };

@@ -51,11 +51,17 @@ std::string noise_text(const NoiseFloor& n) {
                      percent_faster(n.ratio, n.interval), counted(n.blocks, "block"), n.block_sd_pct);
 }
 
-/// A limit of 1 or more admits every direction that noise might give.
 std::string cosine_text(const Distance& direction) {
-  return direction.tolerance < 1
-             ? fmt::format("cosine {:.5f} (limit {:.2f})", 1 - direction.value, 1 - direction.tolerance)
-             : fmt::format("cosine {:.5f} (not checked: the twins differ as much)", 1 - direction.value);
+  const std::string cosine = fmt::format("cosine {:.5f}", 1 - direction.value);
+  if (direction.tolerance >= 2) return cosine + " (not checked: the twins differ as much)";
+  if (direction.tolerance >= 1) return cosine + " (checked only for the opposite direction: the twins differ as much)";
+  return fmt::format("{} (limit {:.2f})", cosine, 1 - direction.tolerance);
+}
+
+std::string length_text(double ratio, const Distance& length) {
+  const double limit = std::exp(length.tolerance);
+  return limit < 2 ? fmt::format("length ×{:.3f} (limit ×{:.2f})", ratio, limit)
+                   : fmt::format("length ×{:.3f} (not checked: the twins differ as much)", ratio);
 }
 
 std::string checked_text(const TensorAgreement& tensors, std::string_view what) {
@@ -67,17 +73,15 @@ std::string checked_text(const TensorAgreement& tensors, std::string_view what) 
 std::string numbers_text(const Numerics& n) {
   if (!n.not_comparable.empty()) return "not compared: " + n.not_comparable;
   if (!n.agree()) return fmt::format("WRONG OR DIFFERENT: {}", fmt::join(n.disagreements(), "; "));
-  return fmt::format(
-      "agree to within {}: first gradients' {}, length ×{:.3f}; updates' {}, length ×{:.3f}; loss curves {:.2g} % "
-      "apart "
-      "(limit {:.2g} %){}",
+  std::string text = fmt::format(
+      "agree to within {}: first gradients' {}, {}; updates' {}, {}; loss curves {:.2g} % apart (limit {:.2g} %)",
       n.yardstick == Yardstick::perturbed ? "rounding" : "what another seed changes", cosine_text(n.gradient_direction),
-      n.gradient_norm_ratio, cosine_text(n.update_direction), n.update_norm_ratio, 100 * n.loss.value,
-      100 * n.loss.tolerance,
-      n.gradients.tensors + n.gradients.unchecked > 0
-          ? fmt::format("; {} and {} checked individually", checked_text(n.gradients, "gradient"),
-                        checked_text(n.updates, "update"))
-          : "");
+      length_text(n.gradient_norm_ratio, n.gradient_norm), cosine_text(n.update_direction),
+      length_text(n.update_norm_ratio, n.update_norm), 100 * n.loss.value, 100 * n.loss.tolerance);
+  if (n.gradients.tensors + n.gradients.unchecked > 0)
+    text += fmt::format("; {} and {} checked individually", checked_text(n.gradients, "gradient"),
+                        checked_text(n.updates, "update"));
+  return text;
 }
 
 std::vector<std::string> switch_lines(const std::vector<ArmReceipts>& arms) {

@@ -29,7 +29,7 @@ struct Turn {
   PhaseSums phases;                     ///< sums over all steps; with several ranks, rank 0's
   std::optional<double> sm_clock_mhz;   ///< mean; null without a GPU
   std::optional<int64_t> throttle;      ///< bits of gpu_throttle that were set in any step
-  int64_t overflows = 0;                ///< steps that changed nothing because float16 overflowed; not of the last step
+  int64_t overflows = 0;                ///< steps that changed nothing because float16 overflowed
 };
 
 /// One turn that continues another of the same arm.

@@ -101,9 +101,10 @@ std::string fuse_row_operations(Plan& plan) {
   return fused.empty() ? "" : fmt::format("{} (one pass each way)", fmt::join(fused, " and "));
 }
 
-/// The product of a single linear layer, a classifier's, is small.
+/// A network with batch-norm and a single linear layer has that as its classifier, and its product is small.
 void speed_up_linear_layers(Plan& plan) {
-  if (plan.device.is_cuda() || plan.model.layers.linears.size() < 2) return;
+  const LayerCounts& layers = plan.model.layers;
+  if (plan.device.is_cuda() || (layers.batch_norms > 0 && layers.linears.size() < 2)) return;
   plan.operations.linear.wrap(
       "fused_kernels", "large float32 products by oneDNN where MKL is slower",
       [](const BuildContext&, std::unique_ptr<LinearOperations> inner) { return make_fused_linear(std::move(inner)); });

@@ -110,17 +110,31 @@ TEST_CASE("a cell of an ablation takes its minimum of pairs, decided or not, and
 TEST_CASE("a budget too short for the first steps and one round is refused before anything is compared") {
   const auto machine = std::make_shared<SimulatedMachine>(1, 0);
   const auto slow = std::make_shared<ScriptedArm>(machine, /*step_s=*/1000);
-  CHECK_THROWS_WITH(warm_up_first("a", slow, {}, after(100), 1), ContainsSubstring("the budget is too short"));
-  CHECK(slow->steps_taken() == 1);
+  CHECK_THROWS_WITH(warm_up_first("a", slow, {}, after(100), 1, 4), ContainsSubstring("the budget is too short"));
+  CHECK(slow->steps_taken() == 2);
 }
 
 TEST_CASE("where the first steps of all arms would take more than half of the time, they are fewer") {
   const auto machine = std::make_shared<SimulatedMachine>(1, 0);
-  const auto steps = [&](double step_s, int64_t others) {
-    return warm_up_first("a", std::make_shared<ScriptedArm>(machine, step_s), {.warmup_steps = 10}, after(1e4), others)
-        .first_steps.steps;
+  const auto steps = [&](double step_s, int64_t others, int64_t twins) {
+    const auto arm = std::make_shared<ScriptedArm>(machine, step_s);
+    return warm_up_first("a", arm, {.warmup_steps = 10}, after(1e4), others, twins).first_steps.steps;
   };
-  CHECK(steps(1, 1) == 10);
-  CHECK(steps(450, 1) == 5);
-  CHECK(steps(450, 2) == 3);
+  CHECK(steps(1, 1, 4) == 10);
+  CHECK(steps(450, 1, 0) == 5);
+  CHECK(steps(450, 2, 0) == 3);
+  CHECK(steps(150, 1, 4) == 5);
+}
+
+TEST_CASE("twins that would not end in time are not begun, and their number says how many there should be") {
+  const auto machine = std::make_shared<SimulatedMachine>(1, 0);
+  const auto make = [&](int64_t) { return std::make_shared<ScriptedArm>(machine, 100); };
+  const auto twins = [&](double seconds, std::optional<int64_t> repeats) {
+    const CompareOptions options{.repeats = repeats, .warmup_steps = 3, .noise_blocks = 0};
+    return make_baseline(warm_up("a", make(0), options), make, options, after(seconds), {}).twins;
+  };
+  CHECK(twins(200, {}).first_turns.empty());
+  CHECK(twins(200, {}).wanted == 4);
+  CHECK(twins(200, 2).first_turns.size() == 4);
+  CHECK(twins(1e4, {}).first_turns.size() == 4);
 }
