@@ -61,8 +61,7 @@ Command add_data_pack(CLI::App& data) {
   const auto columns = std::make_shared<ParquetConfig>();
   const auto json = std::make_shared<bool>(false), tar = std::make_shared<bool>(false),
              parquet = std::make_shared<bool>(false);
-  command->add_option("IN", *in, "A folder for each class, CIFAR-10's binary files, packed, tar or Parquet files")
-      ->required();
+  command->add_option("IN", *in, "Images in any format of data.dataset (trainopt options data.path)")->required();
   command->add_option("OUT", *out, "The file to write, ending in .pack, .tar or .parquet; with --shards the folder")
       ->required();
   command

@@ -276,8 +276,7 @@ Command add_data_show(CLI::App& data) {
       "show", "Print what a data set contains: number, size, first samples, images of each class, largest token");
   const auto options = std::make_shared<ShowOptions>();
   command
-      ->add_option("PATH", options->path,
-                   "A folder for each class, CIFAR-10's binary files, packed, tar, Parquet or token files")
+      ->add_option("PATH", options->path, "Images or tokens in any format of data.dataset (trainopt options data.path)")
       ->required();
   command->add_option("--rows", options->rows, "First images, or tokens of each file, to list")
       ->check(CLI::NonNegativeNumber)

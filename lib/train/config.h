@@ -75,7 +75,10 @@ void describe(V& v, EvaluationConfig& c) {
   v.field("every_n_steps", c.every_n_steps, "Steps between evaluations; null: no periodic evaluation.",
           in_range(1, 1e15), alias("eval_steps"));
   v.field("at_end", c.at_end, "Evaluate after the last step.");
-  v.field("path", c.path, "Evaluation data; null: test_batch.bin for cifar10, otherwise none.");
+  v.field(
+      "path", c.path,
+      "Evaluation data; null: the test file in the folder of a format that has one, such as cifar10's test_batch.bin; "
+      "otherwise none.");
   v.field("transforms", c.transforms,
           "Evaluation transforms; null: those of training, without random crops and flips, and with resize and "
           "center_crop instead of random_resized_crop.");
