@@ -16,11 +16,15 @@ namespace {
 NoiseFloor noise_floor(const WarmArm& a, const WarmArm& twin, const CompareOptions& options, Clock::time_point until,
                        const Observer& observer) {
   const std::vector<WarmArm> both{a, twin};
-  TurnTaker turns(both, turn_steps(both, options.turn_s), ~options.seed);
+  const std::vector<int64_t> steps = turn_steps(both, options.turn_s);
+  TurnTaker turns(both, steps, ~options.seed);
+  double block_s = 4 * turn_seconds(both, steps);  // the longest so far: one that would not end in time is not begun
   SequentialVerdict verdict({.level = options.level, .min_effect = options.min_effect, .seed = options.seed});
   std::vector<double> differences;
-  while (verdict.measurements() < options.noise_blocks && Clock::now() < until && !observer.stopped()) {
+  while (verdict.measurements() < options.noise_blocks && after(block_s) < until && !observer.stopped()) {
+    const auto began = Clock::now();
     const Block block = block_of(turns.next(), 0, 1);
+    block_s = std::max(block_s, seconds_since(began));
     differences.push_back(block.log_ratio());
     verdict.add(measurement_of({&block, 1}));
   }

@@ -1,6 +1,7 @@
 #include "run/limit.h"
 
 #include "base/units.h"
+#include "metrics/format.h"
 #include "statistics/verdict.h"
 
 #include <fmt/format.h>
@@ -17,13 +18,14 @@ struct Part : TimePart {
   bool avoidable = true;
 };
 
-/// "decoding takes 71 % of a sample's 812 us".
+/// "decoding takes 71 % of a sample's 0.812 ms".
 std::string slow_stage(const LoaderShares& shares) {
   const std::array stages{std::pair{"reading", shares.read_pct}, std::pair{"decoding", shares.decode_pct},
                           std::pair{"transforming", shares.transform_pct}, std::pair{"other work", shares.other_pct}};
   const auto slowest =
       *std::max_element(stages.begin(), stages.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
-  return fmt::format("{} takes {:.0f} % of a sample's {:.3g} us", slowest.first, slowest.second, shares.sample_us);
+  return fmt::format("{} takes {:.0f} % of a sample's {}", slowest.first, slowest.second,
+                     human_milliseconds(shares.sample_us / 1e3));
 }
 
 class Parts {

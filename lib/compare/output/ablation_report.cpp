@@ -106,10 +106,11 @@ std::string ceiling_line(const CeilingRow& row) {
                      row.gain.verdict == Verdict::inconclusive ? ", undecided" : "");
 }
 
-/// "90m" or "6h", rounded up.
+/// "90m", "6h" or "14 days", rounded up.
 std::string budget_text(double seconds) {
-  const double minutes = std::ceil(seconds / 60);
-  return minutes < 120 ? fmt::format("{:.0f}m", minutes) : fmt::format("{:.0f}h", std::ceil(minutes / 60));
+  const double minutes = std::ceil(seconds / 60), hours = std::ceil(minutes / 60);
+  if (hours > 48) return fmt::format("{:.0f} days", std::ceil(hours / 24));
+  return minutes < 120 ? fmt::format("{:.0f}m", minutes) : fmt::format("{:.0f}h", hours);
 }
 
 bool is_undecided(const Gain& gain) { return gain.ratio && gain.verdict == Verdict::inconclusive; }

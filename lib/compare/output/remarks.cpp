@@ -84,8 +84,8 @@ double long_turn_share(const PairResult& c, bool of_a) {
 
 std::string unseen_stalls(int64_t turns, double turn_s) {
   const double every = stalls_missed(turns);
-  return fmt::format("stalls that come less often than once in {:.0f} turns ({} of training)", every,
-                     human_seconds(every * turn_s));
+  return fmt::format("stalls that come less often than once in {} ({} of training)",
+                     counted(std::llround(every), "turn"), human_seconds(every * turn_s));
 }
 
 std::string unseen_stalls(const PairResult& c) {
