@@ -86,7 +86,7 @@ def test_with_a_price_each_arm_has_the_price_of_its_samples(trainopt, recipe):
     for arm in answer["arms"].values():
         assert arm["price_per_million_samples"] == pytest.approx(1e3 / arm["samples_per_s"])
     shown = trainopt("compare", "--show", "out")
-    assert len(re.findall(r"^  [AB] +\S+ samples/s, \S+ per million samples, step", shown.out, re.M)) == 2, shown
+    assert len(re.findall(r"^  [AB] +\S+ samples/s, \S+ per million samples, mean step", shown.out, re.M)) == 2, shown
     ablated = trainopt("ablate", recipe, DEFAULT_BATCH, "optimizations.amp=false", *TWO_PAIRS, price)
     assert re.search(r"everything off \S+ samples/s \(\S+ per million samples\), everything on", ablated.out), ablated
 
