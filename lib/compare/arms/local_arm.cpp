@@ -214,6 +214,8 @@ class PerturbedGradients : public WrappedPrecision {
   at::Tensor unscale(Gradients& gradients) override {
     const at::NoGradGuard no_grad;
     at::Tensor overflow = WrappedPrecision::unscale(gradients);
+    // Only in steps whose update is compared: a twin also shows the noise of A's speed, so it must not do more.
+    if (++steps_ > kUpdateSteps) return overflow;
     const auto& tensors = gradients.tensors();
     for (size_t i = 0; i < tensors.size(); ++i) {
       at::Tensor gradient = tensors[i];
@@ -230,6 +232,7 @@ class PerturbedGradients : public WrappedPrecision {
 
  private:
   uint64_t seed_;
+  int64_t steps_ = 0;
   std::vector<at::Tensor> signs_;  ///< each gradient's directions, the same in every step
 };
 

@@ -82,9 +82,8 @@ inline constexpr double kPerturbation = 0x1p-9, kPerturbationOfBfloat16 = 0x1p-7
 /// unchanged.
 void perturb_weights(Model& model, uint64_t seed);
 
-/// Makes the plan train from such weights, and perturbs each step's gradients as much, relative to each tensor's root
-/// mean square; the seed of everything else is unchanged.
-/// `number`: of the twin.
+/// Makes the plan train from such weights, and perturbs the gradients of the first kUpdateSteps steps as much, relative
+/// to each tensor's root mean square; the seed of everything else is unchanged. `number`: of the twin.
 void begin_perturbed(Plan& plan, uint64_t number = 0);
 
 }  // namespace trainopt

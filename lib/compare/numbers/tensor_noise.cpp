@@ -10,7 +10,7 @@ namespace {
 // Limits of single tensors, in multiples of what the twins show, scaled to B's noise.
 constexpr double kLengthTail = 7, kDirectionTail = 3;
 // Limits of all tensors as one vector.
-constexpr double kWholeTail = 5;
+constexpr double kWholeTail = 5, kWholeDirectionTail = 4;
 // Smaller distances are never beyond a limit. A step in bfloat16 may switch a ReLU that no twin did, and with few
 // samples and units each counts: it turned the gradient of 32 units over 8 samples by 0.17. The second still detects a
 // tensor that is 10 % too long.
@@ -115,7 +115,7 @@ WholeAgreement judge_whole(const std::vector<TensorPair>& b, const TwinPairs& tw
   // A change in a random direction stretches a vector of n numbers by 1/√n of what it turns it.
   const double random = chord / std::sqrt(static_cast<double>(std::max<int64_t>(1, of_b.numbers)));
   const double noise = std::max(std::sqrt(stretch), random);
-  return {.direction = chord < kNoise ? direction_of(of_b.chord(), kWholeTail * chord)
+  return {.direction = chord < kNoise ? direction_of(of_b.chord(), kWholeDirectionTail * chord)
                                       : Distance{one_minus_cosine(of_b.chord()), one_minus_cosine(kUnlimitedChord)},
           .norm = {of_b.norm_change(), std::max(kMinNormChange, kWholeTail * noise) +
                                            one_minus_cosine(std::max(chord, std::min(of_b.chord(), kNoise)))}};
