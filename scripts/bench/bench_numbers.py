@@ -84,7 +84,8 @@ def main() -> None:
                         "batch": batch,
                         "called wrong": f"{count['wrong']} of {count['compared']}",
                         "not compared": count["not compared"],
-                        "faults of 10 % found": found,
+                        "faults of 10 %": count["faults"],
+                        "found": found,
                     }
                 )
     common.report("numbers", rows)

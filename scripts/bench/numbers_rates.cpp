@@ -24,9 +24,11 @@ Json planted(const FirstSteps& a, const FirstSteps& b, std::span<const FirstStep
   TwinPairs of_twins;
   for (const FirstSteps& twin : twins) of_twins.push_back(gradient_pairs(a.folder, twin.folder));
   std::vector<TensorPair> pairs = gradient_pairs(a.folder, b.folder);
-  int64_t found = 0;
+  int64_t faults = 0, found = 0;
   for (TensorPair& pair : pairs)
     for (const double by : {1.1, 0.9}) {
+      if (pair.aa == 0) continue;  // a head that begins with zeros has the only gradient of the first step
+      ++faults;
       const TensorPair correct = pair;
       pair.bb *= by * by;
       pair.ab *= by;
@@ -34,7 +36,7 @@ Json planted(const FirstSteps& a, const FirstSteps& b, std::span<const FirstStep
       found += seen.beyond > 0 && seen.worst == pair.name;
       pair = correct;
     }
-  return {{"faults", 2 * pairs.size()}, {"found", found}};
+  return {{"faults", faults}, {"found", found}};
 }
 
 }  // namespace
