@@ -5,7 +5,7 @@
 // far each is turned, relative to the twins'. A tensor is then judged beside the others. Noise turns a vector by an
 // angle, and it stretches it: by half of the angle's square if only one of the two vectors is noisy, not at all if both
 // are, and by a random share that the twins show. What is left of a tensor's length after the common part is compared
-// with that share. Its limit is so far out that the largest of all tensors of a correct B exceeds it in less than one
+// with that share. Its limit is so far out that the largest of all tensors of a correct B exceeds it in about one
 // comparison of a hundred; the rates are measured by scripts/bench/bench_numbers.py.
 #pragma once
 
