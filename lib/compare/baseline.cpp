@@ -36,12 +36,9 @@ NoiseFloor noise_floor(const WarmArm& a, const WarmArm& twin, const CompareOptio
           .blocks = verdict.measurements()};
 }
 
-}  // namespace
-
-namespace {
-
 constexpr int64_t kFewestFirstSteps = 3;  // the receipts are observed in the second step
 constexpr double kGraceS = 3;             // what takes no longer is done, whatever the budget
+constexpr size_t kFewestTwins = 3;        // fewer say too little of how far rounding goes
 
 int64_t first_steps(const CompareOptions& options) { return std::max(kFewestFirstSteps, options.warmup_steps); }
 
@@ -84,13 +81,6 @@ WarmArm warm_up_first(std::string name, std::shared_ptr<Arm> arm, const CompareO
   return warm_arm(std::move(name), arm, joined(std::move(first), arm->turn(steps - 2)));
 }
 
-namespace {
-
-/// Fewer twins say too little of how far rounding goes.
-constexpr size_t kFewestTwins = 3;
-
-}  // namespace
-
 Baseline make_baseline(WarmArm a, const MakeTwin& make_twin, const CompareOptions& options, Clock::time_point until,
                        const Observer& observer, Yardstick yardstick) {
   Baseline baseline{.a = std::move(a), .twins = {.yardstick = yardstick}, .noise = {}};
@@ -122,7 +112,7 @@ Numerics compare_with_twins(const Twins& twins, const WarmArm& a, const WarmArm&
   else if (twins.first_turns.size() < kFewestTwins) {
     none.too_few_twins = true;
     none.not_comparable = fmt::format(
-        "only {} of the {} of A that show {} were trained in half of the time; a larger --budget compares the numbers",
+        "only {} of the {} of A that show {} were trained in the time for them; a larger --budget compares the numbers",
         twins.first_turns.size(), counted(twins.wanted, "twin"),
         twins.yardstick == Yardstick::perturbed ? "how far rounding goes" : "what another seed changes");
   }

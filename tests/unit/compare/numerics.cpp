@@ -240,7 +240,7 @@ TEST_CASE("with too few twins, numbers are not compared, and a larger budget is 
   Twins twins{.first_turns = {{a.turn, a.folder}, {a.turn, a.folder}}, .wanted = 4};
   const WarmArm arm{.arm = std::make_shared<LocalArm>(job(), a.folder), .first_steps = a.turn};
   CHECK(compare_with_twins(twins, arm, arm).not_comparable ==
-        "only 2 of the 4 twins of A that show how far rounding goes were trained in half of the time; a larger "
+        "only 2 of the 4 twins of A that show how far rounding goes were trained in the time for them; a larger "
         "--budget compares the numbers");
 }
 
