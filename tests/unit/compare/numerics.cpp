@@ -280,6 +280,45 @@ TEST_CASE("amp with AdamW agrees in a language model, whose key biases have grad
   CHECK(numerics.agree());
 }
 
+/// Hands every step's gradients, as they are after the inner precision, to `see`.
+class SeenGradients : public WrappedPrecision {
+ public:
+  using See = std::function<void(const std::vector<at::Tensor>&)>;
+  SeenGradients(std::unique_ptr<Precision> inner, See see) : WrappedPrecision(std::move(inner)), see_(std::move(see)) {}
+  at::Tensor unscale(Gradients& gradients) override {
+    at::Tensor overflow = WrappedPrecision::unscale(gradients);
+    std::vector<at::Tensor> copies;
+    for (const at::Tensor& gradient : gradients.tensors()) copies.push_back(gradient.detach().clone());
+    see_(copies);
+    return overflow;
+  }
+
+ private:
+  See see_;
+};
+
+TEST_CASE("a twin perturbs the gradients of the steps whose update is compared, and does no more afterwards") {
+  std::vector<at::Tensor> before;
+  std::vector<bool> differ;
+  const auto see = [](Plan& plan, SeenGradients::See what) {
+    plan.precision.wrap("test", "", [what](const BuildContext&, std::unique_ptr<Precision> inner) {
+      return std::make_unique<SeenGradients>(std::move(inner), what);
+    });
+  };
+  Plan plan = job();
+  see(plan, [&](const auto& gradients) { before = gradients; });
+  begin_perturbed(plan, 0);
+  see(plan, [&](const auto& gradients) {
+    bool all = true;
+    for (size_t i = 0; i < gradients.size(); ++i) all = all && !at::equal(gradients[i], before[i]);
+    differ.push_back(all);
+  });
+  FirstTurns turns(kSteps);
+  turns.train(plan);
+  REQUIRE(differ.size() == static_cast<size_t>(kSteps));
+  for (size_t step = 0; step < differ.size(); ++step) CHECK(differ[step] == (step < static_cast<size_t>(kUpdateSteps)));
+}
+
 TEST_CASE("what an arm does after its facts are read is not part of its first steps") {
   const TemporaryFolder folder;
   LocalArm warm(job(), folder / "warm"), continued(job(), folder / "continued");
