@@ -24,21 +24,20 @@
 
 namespace trainopt {
 
-Observer observer_of(const OutputOptions& console, Explain explain) {
-  return {.report =
-              [quiet = console.quiet](const std::string& line) {
-                if (!quiet) log_info("{}", line);
-              },
+Observer observer_of(Status& status, Explain explain) {
+  return {.report = [&status](const std::string& line) { status.line(line); },
+          .now = [&status](const std::string& what) { status.now(what); },
           .stop = &stop_signal(),
           .explain = std::move(explain)};
 }
 
-int end_comparison(const std::filesystem::path& folder, const CompareOutput& output, const std::string& failure,
-                   ExitCode failure_code, int code) {
+int end_comparison(const std::filesystem::path& folder, const CompareOutput& output, const OutputOptions& console,
+                   const std::string& failure, ExitCode failure_code, int code) {
   if (!output.json && !output.markdown)
     print_out("\nresults are in {}; trainopt compare --show reads them on any machine\n", folder.string());
   std::fflush(stdout);  // a launcher may end this process soon after another rank has failed
   write_own_report(folder);
+  say_again(console);
   if (!failure.empty()) throw UserError(failure, failure_code);
   return stop_signal() != 0 ? 128 + stop_signal() : code;
 }
@@ -48,6 +47,23 @@ int print_comparison(const Comparison& comparison, const CompareOutput& output, 
   return gate.print(to_json(comparison, false), comparison_markdown(comparison), comparison_text(comparison, color),
                     output.form(), color);
 }
+
+namespace {
+
+/// What `measure` returns, without the tensors of first steps in the folder, even if it throws.
+template <class Measure>
+auto measured_in(const std::filesystem::path& folder, const Measure& measure) {
+  try {
+    auto result = measure();
+    remove_first_steps(folder);
+    return result;
+  } catch (...) {
+    remove_first_steps(folder);
+    throw;
+  }
+}
+
+}  // namespace
 
 int compare_and_print(ArmsToCompare arms, Recipe named, const CompareOptions& options, Clock::time_point until,
                       const CompareOutput& output, ArmFactory& factory, const Explain& explain,
@@ -62,23 +78,20 @@ int compare_and_print(ArmsToCompare arms, Recipe named, const CompareOptions& op
   for (size_t i = 0; i < arms.specs.size(); ++i)
     arms.specs[i].folder = folder / (arms.key.empty() ? std::string(i == 0 ? "a" : "b") : fmt::format("arm-{}", i + 1));
   const std::function write = [&](const Comparison& c) { write_bundle(folder, c, {kBuild.version, kBuild.commit}); };
-  Observer observer = observer_of(console, explain);
-  observer.keep = keep_with(write);
-  std::optional<Comparison> result;
-  try {
-    result = compare_arms(arms, options, until, factory, observer);
-  } catch (...) {
-    remove_first_steps(folder);
-    throw;
-  }
-  remove_first_steps(folder);
+  const auto result = measured_in(folder, [&] {
+    Status status(console, -seconds_since(until));
+    Observer observer = observer_of(status, explain);
+    observer.keep = keep_with(write);
+    return compare_arms(arms, options, until, factory, observer);
+  });
   if (!result) {
     log_warning("stopped before {} were compared", arms.key.empty() ? "A and B" : "the arms");
+    say_again(console);
     return 128 + stop_signal();
   }
   const int code = print_comparison(*result, output, colored_output(console));  // first, because the disk may be full
   write(*result);
-  return end_comparison(folder, output, result->sampling.failure, result->sampling.failure_code, code);
+  return end_comparison(folder, output, console, result->sampling.failure, result->sampling.failure_code, code);
 }
 
 namespace fs = std::filesystem;
@@ -169,7 +182,8 @@ void refuse_numbers(const Gate& gate) {
 
 /// Rank 0 alone runs this.
 int measure_and_print(const AgainstArguments& arguments, const CompareOptions& options, Clock::time_point until,
-                      const CompareOutput& output, ArmFactory& factory, const Observer& observer, bool color) {
+                      const CompareOutput& output, ArmFactory& factory, const Explain& explain,
+                      const OutputOptions& console) {
   const ProgramVersion version{kBuild.version, kBuild.commit};
   StoredArm stored = read_stored_arm(arguments.stored, recipe_json(arguments.recipe));
   ArmSpec spec{.recipe = arguments.recipe, .folder = {}, .without = {}, .batch_seed = {}};
@@ -179,12 +193,14 @@ int measure_and_print(const AgainstArguments& arguments, const CompareOptions& o
   named.run_dir = output.run_dir.empty() ? std::nullopt : std::optional(output.run_dir);
   const fs::path folder = fs::absolute(make_run_directory(named));
   spec.folder = folder / "b";
-  const Against result = measure_against(std::move(stored), arguments.name, spec, measured_environment(version),
-                                         options, until, factory, observer);
-  remove_first_steps(folder);
-  const int code = print_against(result, output, color);  // first, because the disk may be full
+  const Against result = measured_in(folder, [&] {
+    Status status(console, -seconds_since(until));
+    return measure_against(std::move(stored), arguments.name, spec, measured_environment(version), options, until,
+                           factory, observer_of(status, explain));
+  });
+  const int code = print_against(result, output, colored_output(console));  // first, because the disk may be full
   write_bundle(folder, result, version);
-  return end_comparison(folder, output, result.sampling.failure, result.sampling.failure_code, code);
+  return end_comparison(folder, output, console, result.sampling.failure, result.sampling.failure_code, code);
 }
 
 }  // namespace
@@ -199,8 +215,7 @@ int compare_against(const AgainstArguments& arguments, const MeasureOptions& mea
     const auto until = measure.end();
     warn_of_unused_profiler(std::array{arguments.recipe});
     warn_of_unused_gpu(arguments.recipe, this_machine(environment));
-    return measure_and_print(arguments, options, until, output, factory, observer_of(console, explain),
-                             colored_output(console));
+    return measure_and_print(arguments, options, until, output, factory, explain, console);
   });
 }
 

@@ -3,6 +3,7 @@
 
 #include "app/arguments.h"
 #include "app/shared_options.h"
+#include "app/status.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "compare/baseline.h"
@@ -61,12 +62,12 @@ struct CompareOutput {
   ResultForm form() const { return json ? ResultForm::json : markdown ? ResultForm::markdown : ResultForm::text; }
 };
 
-/// The lines of progress and the signals of this process.
-Observer observer_of(const OutputOptions& console, Explain explain);
+/// Shows progress in `status`, and heeds the signals of this process.
+Observer observer_of(Status& status, Explain explain);
 /// After the result is printed and written: says where it is, and throws the failure that
 /// ended it, if any. Returns the exit code: that of a signal or `code`, which the gate gave.
-int end_comparison(const std::filesystem::path& folder, const CompareOutput& output, const std::string& failure,
-                   ExitCode failure_code, int code);
+int end_comparison(const std::filesystem::path& folder, const CompareOutput& output, const OutputOptions& console,
+                   const std::string& failure, ExitCode failure_code, int code);
 
 /// Writes the result so far with `write`. A full disk must not end the measurement, so it warns, once.
 template <class Result>

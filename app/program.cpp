@@ -108,6 +108,7 @@ int run(int argc, char** argv, const Environment& environment) {
   app.require_subcommand(1);
   app.fallthrough();
   OutputOptions output;
+  output.words.assign(argv + 1, argv + argc);
   app.add_flag("--quiet", output.quiet, "Print results only");
   app.add_flag("--no-color", output.no_color, "No colours and no progress line");
   app.add_option("--log-level", output.log_level, "trace, debug, info, warning, error or off")->capture_default_str();
@@ -120,7 +121,9 @@ int run(int argc, char** argv, const Environment& environment) {
     if (error.get_exit_code() == 0) return app.exit(error);
     return fail(usage_problem(app, error), ExitCode::recipe);
   }
-  if (environment.contains("NO_COLOR")) output.no_color = true;
+  const auto terminal = environment.find("TERM");
+  const bool dumb = terminal != environment.end() && terminal->second == "dumb";  // it obeys no escape sequences
+  if (environment.contains("NO_COLOR") || dumb) output.no_color = true;
   start_logging(output.log_level, !output.no_color);
   if (output.log_level != "debug" && output.log_level != "trace") silence_library_warnings();
   require_stack();

@@ -47,6 +47,7 @@ template <class Result>
 int print_until(const Result& result, bool has_pairs, const fs::path& folder, const CompareOutput& output,
                 const OutputOptions& console) {
   const int code = stop_signal() != 0 ? 128 + stop_signal() : 0;
+  say_again(console);
   if (!has_pairs) return code;
   if (output.json)
     print_json(to_json(result));
@@ -61,7 +62,10 @@ int print_until(const Result& result, bool has_pairs, const fs::path& folder, co
 int compare_until(const UntilArguments& arguments, const CompareOutput& output, const OutputOptions& console) {
   UntilResult result = prepare_until(arguments);
   const fs::path folder = new_folder(arguments.b.recipe, "compare", output);
-  run_until(result, arguments.seeds, folder, observer_of(console, explain_plainly), keep_in<UntilResult>(folder));
+  {
+    Status status(console);
+    run_until(result, arguments.seeds, folder, observer_of(status, explain_plainly), keep_in<UntilResult>(folder));
+  }
   return print_until(result, !result.pairs.empty(), folder, output, console);
 }
 
@@ -69,7 +73,10 @@ int ablate_until(const Recipe& recipe, int64_t seeds, double level, double min_e
                  const OutputOptions& console) {
   UntilParts parts = prepare_until_parts(recipe, seeds, level, min_effect);
   const fs::path folder = new_folder(recipe, "ablate", output);
-  run_until_parts(parts, seeds, folder, observer_of(console, explain_plainly), keep_in<UntilParts>(folder));
+  {
+    Status status(console);
+    run_until_parts(parts, seeds, folder, observer_of(status, explain_plainly), keep_in<UntilParts>(folder));
+  }
   return print_until(parts, !parts.parts.front().result.pairs.empty(), folder, output, console);
 }
 

@@ -25,6 +25,7 @@ struct AblateArguments {
   RecipeArguments recipes;
   MeasureOptions measure;
   UntilOptions until;
+  std::vector<std::string> only;
   std::string run_dir;
   bool json = false, markdown = false;
 };
@@ -43,12 +44,10 @@ int ablate_recipe(Recipe recipe, AblationRequest request, const AblateArguments&
   recipe.name = "ablate-" + recipe.name;
   recipe.run_dir = arguments.run_dir.empty() ? std::nullopt : std::optional(arguments.run_dir);
   request.folder = std::filesystem::absolute(make_run_directory(recipe));
-  const Observer observer{.report =
-                              [&](const std::string& line) {
-                                if (!output.quiet) log_info("{}", line);
-                              },
-                          .stop = &stop_signal()};
-  const Ablation result = ablate(request, factory, observer);
+  const Ablation result = [&] {
+    Status status(output, -seconds_since(request.until));
+    return ablate(request, factory, observer_of(status, explain_plainly));
+  }();
   if (arguments.json) {
     print_json(to_json(result));
   } else {
@@ -58,6 +57,7 @@ int ablate_recipe(Recipe recipe, AblationRequest request, const AblateArguments&
   std::fflush(stdout);                    // a launcher may end this process soon after another rank has failed
   write_results(request.folder, result);  // last, because the disk may be full
   write_own_report(request.folder);
+  say_again(output);
   return stop_signal() != 0 ? 128 + stop_signal() : 0;
 }
 
@@ -75,6 +75,7 @@ int run_ablate(const CLI::App& command, const AblateArguments& arguments, const 
         "ablate does not support --precision, and --repeats must be at least 2: one pair of processes decides nothing");
   const Recipe recipe = arguments.recipes.load(command, launch.position.ranks).recipe;
   AblationRequest request{.sources = arguments.recipes.split(command),
+                          .only = arguments.only,
                           .ranks = launch.position.ranks,
                           .folder = {},
                           .options = arguments.measure.options(),
@@ -95,6 +96,12 @@ Command add_ablate(CLI::App& app) {
       app.add_subcommand("ablate", "Measure what each switch of a recipe gains alone and within the full stack");
   const auto arguments = std::make_shared<AblateArguments>();
   arguments->recipes.add_to(*command);
+  command
+      ->add_option("--only", arguments->only,
+                   "Measure this switch and no other; can be given several times. Without it, every switch that the "
+                   "recipe turns on but the batch size")
+      ->type_name("SWITCH")
+      ->allow_extra_args(false);
   arguments->measure.add_to(*command, "20m");
   command->add_option("--run-dir", arguments->run_dir, "Write the result to this folder, new or empty");
   command->add_flag("--json", arguments->json, "Print one JSON object");

@@ -1,5 +1,6 @@
 // trainopt find batch: the largest batch that fits, and the size beyond which throughput no longer grows.
 #include "app/commands.h"
+#include "app/status.h"
 #include "base/files/files.h"
 #include "base/print.h"
 #include "base/run_command.h"
@@ -43,9 +44,10 @@ bool ran_out_of_memory(const CommandEnd& end) {
 
 class BatchFinder {
  public:
-  BatchFinder(const Recipe& recipe, const Machine& machine, fs::path folder, double budget_s)
+  BatchFinder(const Recipe& recipe, const Machine& machine, fs::path folder, double budget_s, Status& status)
       : recipe_(recipe),
         machine_(machine),
+        status_(status),
         folder_(std::move(folder)),
         run_s_(std::min(kMostRunS, budget_s / 20)),
         verify_s_(std::min(kMostVerifyS, budget_s / 8)),
@@ -146,6 +148,7 @@ class BatchFinder {
   std::optional<SizeRun> measure(int64_t batch, double seconds) {
     SizeRun run{.batch = batch, .forecast_bytes = forecast(batch)};
     const fs::path folder = folder_ / fmt::format("batch-{}-{}", batch, ++number_);
+    status_.now(fmt::format("a batch of {}, for {:.0f} s", batch, seconds));
     create_folders(folder);
     const CommandEnd end =
         run_self({"run", (folder_ / "recipe.yaml").string(), "--run-dir", (folder / "run").string(), "--quiet",
@@ -199,6 +202,7 @@ class BatchFinder {
 
   const Recipe& recipe_;
   const Machine& machine_;
+  Status& status_;
   const fs::path folder_;
   const double run_s_, verify_s_;
   const Clock::time_point until_;
@@ -279,17 +283,20 @@ Command add_find_batch(CLI::App& find) {
     const Machine machine = this_machine(context.environment);
     make_plan(recipe, machine);  // reports what is wrong before anything is created
     const fs::path folder = fs::absolute(make_run_directory(named));
-    BatchFinder finder(recipe, machine, folder, budget_s);
+    std::optional<Status> status(std::in_place, context.output, budget_s);
+    BatchFinder finder(recipe, machine, folder, budget_s, *status);
     finder.run([&](const SizeRun& run) {
       if (context.output.quiet || arguments->json) return;
       print_out("{}\n", line_of(run));
       std::fflush(stdout);
     });
+    status.reset();
     write_file(folder / "result.json", json_text(to_json(finder), 2) + "\n");
     if (arguments->json)
       print_json(to_json(finder));
     else
       print(finder, folder);
+    say_again(context.output);
     return stop_signal() != 0 ? 128 + stop_signal() : 0;
   };
 }

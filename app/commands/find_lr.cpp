@@ -1,9 +1,11 @@
 // trainopt find lr: a learning rate from a range test, in a process of its own.
 #include "app/commands.h"
+#include "app/status.h"
 #include "base/bar_plot.h"
 #include "base/files/files.h"
 #include "base/print.h"
 #include "base/run_command.h"
+#include "base/units.h"
 #include "checkpoint/store.h"
 #include "compare/bundle.h"
 #include "recipe/make_plan.h"
@@ -197,7 +199,12 @@ int find_lr(const FindLrArguments& arguments, Recipe recipe, const CommandContex
   named.run_dir = arguments.run_dir.empty() ? std::nullopt : std::optional(arguments.run_dir);
   const fs::path folder = fs::absolute(make_run_directory(named));
   create_folders(folder);
-  const std::vector<RatePoint> points = run_test(test, folder, arguments);
+  const std::vector<RatePoint> points = [&] {
+    Status status(context.output);
+    status.now(fmt::format("training {} with growing rates", counted(arguments.steps, "step")));
+    return run_test(test, folder, arguments);
+  }();
+  say_again(context.output);
   if (stop_signal() != 0) return 128 + stop_signal();
   RateRange range = read_rate_range(points, update_length(recipe.optimizer));
   if (range.suggestion) range.suggestion = rounded(*range.suggestion);

@@ -1,5 +1,6 @@
 // trainopt roofline: measures what this machine can do, and what a recipe's model could.
 #include "app/commands.h"
+#include "app/status.h"
 #include "base/files/files.h"
 #include "base/log.h"
 #include "base/print.h"
@@ -8,6 +9,8 @@
 #include "data/loader_bench.h"
 #include "device/device.h"
 #include "device/meta_device.h"
+#include "device/process.h"
+#include "metrics/hardware/process_probe.h"
 #include "recipe/make_plan.h"
 #include "recipe/plan_machine.h"
 #include "roofline/measure_exchanges.h"
@@ -57,6 +60,14 @@ class RooflineSession {
         plan_(make_plan(recipe, machine_of(member, context.environment), member.position())) {}
 
   int run() {
+    if (member_.is_first()) status_.emplace(context_.output);
+    const int code = measure_and_print();
+    if (member_.is_first()) say_again(context_.output);
+    return code;
+  }
+
+ private:
+  int measure_and_print() {
     const auto cache = require_cache(context_.environment);
     open_device(plan_.device);
     member_.open_communicator(plan_.device);
@@ -75,6 +86,7 @@ class RooflineSession {
     store(cache, *roofline);
     const auto limits = has_recipe_ ? std::optional(limits_of_job(*roofline)) : std::nullopt;
     if (stop_signal() != 0) return 128 + stop_signal();  // the machine's peaks are complete, and kept
+    status_.reset();
     if (arguments_.json)
       print_json(json_of(*roofline, limits));
     else
@@ -82,13 +94,10 @@ class RooflineSession {
     return 0;
   }
 
- private:
   std::string job() const { return exchange_job(plan_.device.is_cpu() ? "gloo" : "nccl", member_.position()); }
   bool exchanges_known(const Roofline& roofline) const { return roofline.exchanges.contains(job()); }
 
-  void say(const std::string& what) const {
-    if (!context_.output.quiet && !arguments_.json) log_info("measuring {}", what);
-  }
+  void say(const std::string& what) { status_->line("measuring " + what); }
 
   /// The signal by which rank 0 was stopped, 0 for none: ranks that decided alone would wait for those that had
   /// stopped. Every rank must call it.
@@ -97,14 +106,23 @@ class RooflineSession {
   }
 
   /// nullopt: a signal stopped it.
-  std::optional<Roofline> measure(const RooflineKey& key, const std::filesystem::path& cache) const {
+  std::optional<Roofline> measure(const RooflineKey& key, const std::filesystem::path& cache) {
     at::set_num_threads(allowed_cores());  // launchers set fewer
     create_folders(cache / "trainopt");
-    return measure_machine(plan_.device, key,
-                           {.disk_folder = disk_folder(cache),
-                            .seconds = arguments_.seconds,
-                            .progress = [this](const std::string& what) { say(what); },
-                            .stop = &stop_signal()});
+    const std::vector<int> cpus = allowed_cpus();
+    const auto busy_before = busy_seconds(cpus);
+    const double own_before = process_cpu_seconds();
+    const auto began = Clock::now();
+    auto roofline = measure_machine(plan_.device, key,
+                                    {.disk_folder = disk_folder(cache),
+                                     .seconds = arguments_.seconds,
+                                     .progress = [this](const std::string& what) { say(what); },
+                                     .stop = &stop_signal()});
+    const auto busy = busy_seconds(cpus);
+    if (roofline && busy && busy_before)
+      roofline->other_load_pct = 100 * (*busy - *busy_before - (process_cpu_seconds() - own_before)) /
+                                 (seconds_since(began) * static_cast<double>(cpus.size()));
+    return roofline;
   }
 
   /// Where the recipe's runs would go, if it is there.
@@ -123,7 +141,7 @@ class RooflineSession {
   }
 
   /// Incomplete if a signal stopped it.
-  JobLimits limits_of_job(const Roofline& roofline) const {
+  JobLimits limits_of_job(const Roofline& roofline) {
     at::set_num_threads(plan_.process.num_threads.value_or(plan_.machine.cores));
     JobLimits limits;
     say("the model's operations");
@@ -166,6 +184,7 @@ class RooflineSession {
         print_out("\nits units in {}, forward and backward\n{}", product_type(plan_), unit_limits_text(limits->units));
       if (limits->loader) print_out("\nthe loader alone: {:.0f} samples/s\n", limits->loader->samples_per_s);
     }
+    if (const std::string disturbed = disturbance(roofline); !disturbed.empty()) log_warning("{}", disturbed);
     print_out("\nmeasured in {:.0f} s; kept in {}\n", roofline.wall_s, file.string());
   }
 
@@ -174,6 +193,7 @@ class RooflineSession {
   const CommandContext& context_;
   JobMember& member_;
   const Plan plan_;
+  std::optional<Status> status_;  ///< on rank 0, until the result is printed
 };
 
 }  // namespace

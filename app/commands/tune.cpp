@@ -1,7 +1,10 @@
 // trainopt tune RECIPE: diagnose, change, measure, keep what pays.
 #include "app/commands.h"
+#include "app/status.h"
 #include "base/files/files.h"
+#include "base/log.h"
 #include "base/print.h"
+#include "base/shell_command.h"
 #include "base/units.h"
 #include "comm/launch/launch_environment.h"
 #include "device/process.h"
@@ -80,31 +83,38 @@ class TuneSession {
   }
 
   int run() {
-    const auto began = Clock::now();
-    open_folder();
-    CommandBench bench(bench_options());
-    if (goal_ != TuningGoal::memory) bench.measure_peaks();
-    size_t shown = tuning_.steps.size();
-    tuning_ = tune(bench, options_, std::move(tuning_), [&](const Tuning& so_far) {
-      for (; shown < so_far.steps.size(); ++shown) say(text_.line_of(so_far.steps[shown], shown + 1));
-      keep(so_far, Json());
-    });
-    std::optional<CommandBench::Final> last;
-    if (const Words change = tuning_.change(); !change.empty() && stop_signal() == 0) {
-      say("measuring the result against the original, in fresh processes");
-      const double left = budget_s_ - seconds_since(began);
-      last = bench.confirm(change, options_.level, std::max(0.2 * budget_s_, left));
-    }
+    const auto last = measure();
     const Json shown_last = last ? to_json(*last) : Json();
     keep(tuning_, shown_last);
     if (arguments_.json)
       print_json(result_of(tuning_, shown_last));
     else
       print(last);
+    if (stop_signal() != 0 && !context_.output.quiet)
+      log_info("to continue: {}", shell_command(context_.output.words, {"--run-dir"}, {"--run-dir", folder_.string()}));
     return stop_signal() != 0 ? 128 + stop_signal() : 0;
   }
 
  private:
+  /// Tunes, and measures the result against the original if there is one.
+  std::optional<CommandBench::Final> measure() {
+    const auto began = Clock::now();
+    open_folder();
+    Status status(context_.output, budget_s_);
+    CommandBench bench(bench_options(status));
+    if (goal_ != TuningGoal::memory) bench.measure_peaks();
+    size_t shown = tuning_.steps.size();
+    tuning_ = tune(bench, options_, std::move(tuning_), [&](const Tuning& so_far) {
+      for (; shown < so_far.steps.size(); ++shown) say(text_.line_of(so_far.steps[shown], shown + 1));
+      keep(so_far, Json());
+    });
+    const Words change = tuning_.change();
+    if (change.empty() || stop_signal() != 0) return std::nullopt;
+    say("measuring the result against the original, in fresh processes");
+    const double left = budget_s_ - seconds_since(began);
+    return bench.confirm(change, options_.level, std::max(0.2 * budget_s_, left));
+  }
+
   double budget() const {
     const auto duration = parse_duration(arguments_.budget);
     if (!duration || duration->seconds < 30)
@@ -118,7 +128,7 @@ class TuneSession {
     return !arguments_.allow.empty();
   }
 
-  CommandBenchOptions bench_options() const {
+  CommandBenchOptions bench_options(Status& status) const {
     return {.folder = folder_,
             .recipe = recipe_,
             .machine = this_machine(context_.environment),
@@ -129,7 +139,8 @@ class TuneSession {
             .most_trial_s = std::max(60.0, budget_s_ / 8),
             .trials_until = after((1 - kShareOfFinal) * budget_s_),
             .stop = &stop_signal(),
-            .say = [this](const std::string& what) { say(what); }};
+            .say = [this](const std::string& what) { say(what); },
+            .now = [&status](const std::string& what) { status.now(what); }};
   }
 
   void say(const std::string& what) const {

@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/files/file_calls.h"
 #include "base/print.h"
+#include "base/status_line.h"
 
 #include <spdlog/sinks/basic_file_sink.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
@@ -73,6 +74,9 @@ void write_log(LogLevel level, fmt::string_view text, fmt::format_args values) {
   if (spdlog::should_log(spdlog_level(level))) write_log(level, fmt::vformat(text, values));
 }
 
-void write_log(LogLevel level, const std::string& line) { spdlog::log(spdlog_level(level), printable(line)); }
+void write_log(LogLevel level, const std::string& line) {
+  const StatusLineRemoved removed;
+  spdlog::log(spdlog_level(level), printable(line));
+}
 
 }  // namespace trainopt

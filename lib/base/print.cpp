@@ -1,5 +1,7 @@
 #include "base/print.h"
 
+#include "base/status_line.h"
+
 #include <cstdio>
 
 namespace trainopt {
@@ -60,7 +62,10 @@ std::string shown(std::string_view text, Kind kind) {
   return result;
 }
 
-void write_out(const std::string& text) { std::fwrite(text.data(), 1, text.size(), stdout); }
+void write_out(const std::string& text) {
+  const StatusLineRemoved removed;
+  std::fwrite(text.data(), 1, text.size(), stdout);
+}
 
 }  // namespace
 
@@ -72,6 +77,9 @@ void print_colored(std::string_view text) { write_out(shown(text, Kind::colored)
 
 void print_json_text(std::string_view json) { write_out(shown(json, Kind::json)); }
 
-void print_error(std::string_view sentence) { std::fprintf(stderr, "trainopt: %s\n", printable(sentence).c_str()); }
+void print_error(std::string_view sentence) {
+  const StatusLineRemoved removed;
+  std::fprintf(stderr, "trainopt: %s\n", printable(sentence).c_str());
+}
 
 }  // namespace trainopt

@@ -16,6 +16,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <map>
 
 namespace trainopt {
@@ -106,7 +107,11 @@ class AblationCells {
  public:
   AblationCells(const AblationRequest& request, const SwitchSet& all, ArmFactory& factory, const Observer& observer,
                 std::vector<Ceiling> ceilings, Ablation& result)
-      : result_(result), all_(all), ceilings_(std::move(ceilings)), bench_(request, all, factory, observer) {
+      : result_(result),
+        all_(all),
+        observer_(observer),
+        ceilings_(std::move(ceilings)),
+        bench_(request, all, factory, observer) {
     for (auto& row : result.switches)
       if (row.no_effect.empty()) rows_.push_back(&row);
     const size_t pairs = rows_.size() * (rows_.size() - 1) / 2;
@@ -114,8 +119,10 @@ class AblationCells {
   }
 
   void measure_total() {
+    const size_t cells = cells_left_;
     const Cell total = bench_.measure({}, all_, {}, next_share(bench_, cells_left_--));
     result_.total = total.gain;
+    say_what_fits(cells);
     if (!total.comparison) return;
     const Comparison& c = *total.comparison;
     result_.plain_samples_per_s = c.arms[0].samples_per_s;
@@ -198,6 +205,18 @@ class AblationCells {
   }
 
  private:
+  /// After the first cell has shown how long a pair of processes takes.
+  void say_what_fits(size_t cells) const {
+    const double cell_s = static_cast<double>(AblationBench::kFewestPairs) * bench_.pair_s();
+    const auto fit = static_cast<size_t>(std::max(0.0, bench_.seconds_left()) / std::max(cell_s, 1e-3));
+    if (fit >= cells - 1) return;
+    const double all_s = std::ceil(cell_s * static_cast<double>(cells - 1 - fit) / 60) * 60;
+    observer_.report(fmt::format(
+        "a pair of processes takes {}: the budget has room for about {} more of {}; about {} more would measure all",
+        to_text(Duration{std::ceil(bench_.pair_s())}), fit, counted(static_cast<int64_t>(cells - 1), "cell"),
+        to_text(Duration{all_s})));
+  }
+
   const SwitchRow& row_of(const std::string& name) const {
     return *std::find_if(result_.switches.begin(), result_.switches.end(),
                          [&](const SwitchRow& row) { return row.name == name; });
@@ -205,6 +224,7 @@ class AblationCells {
 
   Ablation& result_;
   const SwitchSet& all_;
+  const Observer& observer_;
   std::vector<Ceiling> ceilings_;
   AblationBench bench_;
   std::vector<SwitchRow*> rows_;  ///< rows of switches that have an effect here
@@ -225,11 +245,29 @@ bool is_default(const AblationRequest& request, const Recipe& recipe, const std:
   }
 }
 
-/// Adds a row for each switch of the recipe; returns those that have an effect here. Throws UserError if none has.
+/// Whether the switch is to be measured, among those that the recipe turns on.
+bool is_wanted(const AblationRequest& request, const std::string& name) {
+  const auto& only = request.only;
+  return only.empty() ? !is_of_the_job(name) : std::find(only.begin(), only.end(), name) != only.end();
+}
+
+/// Throws UserError if a switch that is asked for has no row.
+void require_rows(const AblationRequest& request, const std::set<std::string>& on, const Ablation& result) {
+  for (const std::string& name : request.only)
+    if (std::none_of(result.switches.begin(), result.switches.end(),
+                     [&](const SwitchRow& row) { return row.name == name; }))
+      throw UserError(fmt::format("--only must name switches that the recipe turns on, which are {}: {}",
+                                  fmt::join(on, ", "), name));
+}
+
+/// Adds a row for each switch to measure; returns those that have an effect here. Throws UserError if none has.
 SwitchSet add_rows(const AblationRequest& request, const Recipe& recipe, const Plan& plan, Ablation& result) {
   SwitchSet all;
+  std::set<std::string> on;
   for (const auto& planned : plan.switches) {
     if (is_default(request, recipe, planned.name)) continue;
+    on.insert(planned.name);
+    if (!is_wanted(request, planned.name)) continue;
     SwitchRow row;
     row.name = planned.name;
     row.requested = planned.requested;
@@ -239,6 +277,7 @@ SwitchSet add_rows(const AblationRequest& request, const Recipe& recipe, const P
       all.insert(planned.name);
     result.switches.push_back(std::move(row));
   }
+  require_rows(request, on, result);
   if (all.empty())
     throw UserError(
         "no switch of this recipe has an effect here, so there is nothing to ablate; trainopt plan shows why");
@@ -314,6 +353,9 @@ AblationBench::AblationBench(const AblationRequest& request, SwitchSet all, ArmF
                              const Observer& observer)
     : request_(request), all_(std::move(all)), factory_(factory), observer_(observer) {
   quiet_.stop = observer.stop;
+  constexpr int64_t kArmsOfFirstCell = 2 * kFewestPairs;
+  warm_up_ = std::make_shared<WarmUp>(request.options, limit_of(request.until, observer), kArmsOfFirstCell,
+                                      request.options.twins);
 }
 
 Recipe AblationBench::recipe(const SwitchSet& on) const {
@@ -336,7 +378,11 @@ double AblationBench::seconds_left() const { return -seconds_since(request_.unti
 
 std::string AblationBench::name_of(const SwitchSet& on) const {
   if (on.empty()) return "plain";
-  return on == all_ ? "all" : fmt::format("{}", fmt::join(on, "+"));
+  if (on == all_) return "all";
+  SwitchSet off;
+  std::set_difference(all_.begin(), all_.end(), on.begin(), on.end(), std::inserter(off, off.end()));
+  return off.size() < on.size() ? fmt::format("all but {}", fmt::join(off, "+"))
+                                : fmt::format("{}", fmt::join(on, "+"));
 }
 
 ArmSpec AblationBench::spec(const SwitchSet& on, std::optional<Ceiling> without) {
@@ -349,7 +395,8 @@ ArmSpec AblationBench::spec(const SwitchSet& on, std::optional<Ceiling> without)
 const Twins& AblationBench::twins_of_plain(const ArmSpec& plain, Yardstick kind) {
   Twins& twins = twins_[kind];
   if (twins.wanted == 0)
-    twins = twins_in_processes(plain, kind, factory_, request_.options, after(seconds_left() / 4), observer_);
+    twins =
+        twins_in_processes(plain, kind, factory_, *warm_up_, request_.options, after(seconds_left() / 4), observer_);
   return twins;
 }
 
@@ -364,22 +411,28 @@ Comparison AblationBench::compare_cell(const ArmSpec& a, const ArmSpec& b, const
   CompareOptions options = request_.options;
   // With the same coin tosses, the errors of the cells would be correlated.
   options.seed = mix_key(options.seed, static_cast<uint64_t>(arms_));
-  SetOptions pairs{.make = {fresh_arms(name_a, a, factory_, options), fresh_arms(name_b, b, factory_, options)},
+  SetOptions pairs{.make = {fresh_arms(name_a, a, factory_, warm_up_), fresh_arms(name_b, b, factory_, warm_up_)},
                    .first_set = {},
-                   .min_sets = 2,
+                   .min_sets = kFewestPairs,
+                   .latest = request_.until,
                    .may_decide = false};
-  return compare_in_process_pairs(std::move(pairs), numbers, options, until, quiet_);
+  const auto began = Clock::now();
+  Comparison cell = compare_in_process_pairs(std::move(pairs), numbers, options, until, quiet_);
+  pair_s_ = std::max(pair_s_, seconds_since(began) / static_cast<double>(cell.sets()));
+  return cell;
 }
 
 Cell AblationBench::measure(const SwitchSet& a, const SwitchSet& b, std::optional<Ceiling> b_without, double seconds) {
   Cell cell;
-  if (seconds <= 0 || observer_.stopped() || !factory_.is_sound()) {
+  const bool fits = seconds > 0 && kFewestPairs * pair_s_ <= seconds_left();
+  if (!fits || observer_.stopped() || !factory_.is_sound()) {
     cell.gain.reason = observer_.stopped() ? kStopped : factory_.is_sound() ? kNoTimeLeft : kRankLost;
     return cell;
   }
   const std::string name_a = name_of(a),
                     name_b = b_without ? fmt::format("{} without the cost of {}", name_of(b), word_of(*b_without))
                                        : name_of(b);
+  observer_.now(fmt::format("{} against {}", name_b, name_a));
   try {
     const ArmSpec arm_a = spec(a, {}), arm_b = spec(b, b_without);
     cell.comparison = compare_cell(arm_a, arm_b, name_a, name_b, a.empty(), seconds);
@@ -387,6 +440,11 @@ Cell AblationBench::measure(const SwitchSet& a, const SwitchSet& b, std::optiona
     remove_first_steps(arm_b.folder);
     write_file(arm_b.folder / "result.json", json_text(to_json(*cell.comparison, true), 1) + "\n");
     const PairResult& result = cell.comparison->pair();
+    if (result.process_pairs() < kFewestPairs) {
+      cell.gain.reason = observer_.stopped() ? kStopped : kNoTimeLeft;
+      cell.comparison.reset();
+      return cell;
+    }
     cell.gain.ratio = result.ratio;
     cell.gain.blocks = static_cast<int64_t>(result.blocks.size());
     for (const Measurement& pair : measurements_of(result.blocks, true))

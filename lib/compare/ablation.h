@@ -89,9 +89,10 @@ struct Ablation {
 };
 
 struct AblationRequest {
-  Sources sources;               ///< the recipe with everything on
-  int64_t ranks = 1;             ///< the job's ranks
-  std::filesystem::path folder;  ///< folder for the arms, each of which has a process of its own
+  Sources sources;                ///< the recipe with everything on
+  std::vector<std::string> only;  ///< the switches to measure; empty: all that the recipe turns on for speed
+  int64_t ranks = 1;              ///< the job's ranks
+  std::filesystem::path folder;   ///< folder for the arms, each of which has a process of its own
   CompareOptions options;
   Clock::time_point until;
 };
@@ -118,6 +119,8 @@ struct Cell {
 
 class AblationBench {
  public:
+  static constexpr int64_t kFewestPairs = 2;  ///< a cell has at least so many pairs of processes
+
   /// `all`: every switch that the recipe turns on and that does something here.
   AblationBench(const AblationRequest& request, SwitchSet all, ArmFactory& factory, const Observer& observer);
 
@@ -127,9 +130,12 @@ class AblationBench {
   bool possible(const SwitchSet& on) const;
 
   /// Measures B's throughput relative to A's over at least two pairs of processes, and as many more as fit into
-  /// `seconds`. The gain has the pairs; judge_gains() adds interval and verdict.
+  /// `seconds`. The gain has the pairs; judge_gains() adds interval and verdict. Not begun if two pairs, which take as
+  /// long as those before, would not end in time.
   Cell measure(const SwitchSet& a, const SwitchSet& b, std::optional<Ceiling> b_without, double seconds);
   double seconds_left() const;
+  /// The longest that a pair of processes took so far.
+  double pair_s() const { return pair_s_; }
 
  private:
   std::string name_of(const SwitchSet& on) const;
@@ -144,7 +150,9 @@ class AblationBench {
   ArmFactory& factory_;
   const Observer& observer_;
   Observer quiet_;  ///< observes the comparison within a cell: stops together with observer_, reports nothing
+  std::shared_ptr<WarmUp> warm_up_;
   std::map<Yardstick, Twins> twins_;  ///< every cell with the plain job uses their first steps
+  double pair_s_ = 0;
   int arms_ = 0;
 };
 

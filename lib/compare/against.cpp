@@ -74,7 +74,10 @@ Against measure_against(StoredArm stored, const std::string& name, const ArmSpec
   result.recipe = recipe_json(spec.recipe);
   result.pair.level = options.level;
   result.pair.min_effect = options.min_effect;
-  result.sampling = sample_alone(fresh_arms(name, spec, factory, options), processes, options, until, observer);
+  const auto warm_up = std::make_shared<WarmUp>(options, limit_of(until, observer), 1, 0);
+  result.sampling = sample_alone(fresh_arms(name, spec, factory, warm_up), processes, options, until, observer);
+  require_rounds(result.sampling.rounds.size(), observer);
+  if (result.sampling.rounds.empty()) throw UserError("stopped before the first round of turns");
   const auto recipe = recipe_differences(result.stored.recipe, result.recipe);
   const bool other_recipe = !recipe.empty() || !result.stored.recipe.is_object();
   for (const auto& list :

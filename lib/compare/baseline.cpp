@@ -23,7 +23,10 @@ NoiseFloor noise_floor(const WarmArm& a, const WarmArm& twin, const CompareOptio
   std::vector<double> differences;
   while (verdict.measurements() < options.noise_blocks && after(block_s) < until && !observer.stopped()) {
     const auto began = Clock::now();
-    const Block block = block_of(turns.next(), 0, 1);
+    observer.now(fmt::format("A against itself, block {} of {}", verdict.measurements() + 1, options.noise_blocks));
+    const Round round = turns.next();
+    if (round.ended_early) break;
+    const Block block = block_of(round, 0, 1);
     block_s = std::max(block_s, seconds_since(began));
     differences.push_back(block.log_ratio());
     verdict.add(measurement_of({&block, 1}));
@@ -56,29 +59,64 @@ WarmArm warm_up(std::string name, std::shared_ptr<Arm> arm, const CompareOptions
   return warm_arm(std::move(name), std::move(arm), std::move(first));
 }
 
-WarmArm warm_up_first(std::string name, std::shared_ptr<Arm> arm, const CompareOptions& options,
-                      Clock::time_point until, int64_t others, int64_t twins) {
-  if (options.repeats) return warm_up(std::move(name), std::move(arm), options);  // the budget does not end these
-  const auto left_s = [&] { return -seconds_since(until); };
-  const auto arms = static_cast<double>(1 + others);
-  const auto require_time = [&](int64_t taken, double step_s) {
-    // The rest of this arm's fewest steps, those of the others, and a round of one step each.
-    const double steps = arms * static_cast<double>(kFewestFirstSteps + 1) - static_cast<double>(taken);
-    if (steps * step_s <= std::max(left_s(), kGraceS)) return;
-    throw UserError(fmt::format(
-        "the budget is too short: a step takes {}, and the {} first steps of each arm and a round of turns would take "
-        "about {} more; nothing was compared",
-        to_text(tenths(step_s)), kFewestFirstSteps, to_text(tenths(steps * step_s))));
-  };
-  Turn first = arm->turn(1);  // which also builds and compiles, so it says little of the others
-  if (left_s() < 0) require_time(1, first.seconds);
-  const Turn second = arm->turn(1);
-  require_time(2, second.seconds);
-  const double in_half = left_s() / 2 / second.seconds / (arms + static_cast<double>(twins));
-  const auto steps = static_cast<int64_t>(
-      std::clamp(in_half, static_cast<double>(kFewestFirstSteps), static_cast<double>(first_steps(options))));
+WarmUp::WarmUp(const CompareOptions& options, const TurnLimit& limit, int64_t arms, int64_t twins)
+    : wanted_(first_steps(options)),
+      limit_(limit),
+      arms_(static_cast<double>(arms)),
+      twins_(static_cast<double>(twins)) {
+  if (!options.repeats) return;
+  limit_.until = Clock::time_point::max();
+  steps_ = wanted_;
+}
+
+WarmArm WarmUp::operator()(std::string name, const std::function<std::shared_ptr<Arm>()>& create) {
+  const auto began = Clock::now();
+  std::shared_ptr<Arm> arm = create();
+  arm->limit_turns(limit_);
+  Turn first = steps_ ? arm->turn(*steps_) : probe(*arm, seconds_since(began));
+  return warm_arm(std::move(name), std::move(arm), std::move(first));
+}
+
+std::optional<WarmArm> WarmUp::twin(std::string name, const std::function<std::shared_ptr<Arm>()>& create,
+                                    Clock::time_point until) {
+  const Clock::time_point end = limit_.until;
+  if (end != Clock::time_point::max()) limit_.until = std::min(end, until);
+  auto warm = std::optional((*this)(std::move(name), create));
+  limit_.until = end;
+  if (warm->first_steps.steps < *steps_) warm.reset();
+  return warm;
+}
+
+Turn WarmUp::probe(Arm& arm, double start_s) {
+  Turn first = arm.turn(1);  // which also builds and compiles, so it says little of the others
+  if (Clock::now() > limit_.until) require_time(1, first.seconds, start_s);
+  const Turn second = arm.turn(1);
+  require_time(2, second.seconds, start_s);
+  const double half_s = -seconds_since(limit_.until) / 2, all = arms_ + twins_;
+  const double steps = (half_s - (all - 1) * start_s) / second.seconds / all;
+  steps_ =
+      static_cast<int64_t>(std::clamp(steps, static_cast<double>(kFewestFirstSteps), static_cast<double>(wanted_)));
   first = joined(std::move(first), second);
-  return warm_arm(std::move(name), arm, joined(std::move(first), arm->turn(steps - 2)));
+  return joined(std::move(first), arm.turn(*steps_ - 2));
+}
+
+/// There must be time for the rest of this arm's fewest steps, the others and theirs, and a round of one step each.
+void WarmUp::require_time(int64_t taken, double step_s, double start_s) const {
+  const double steps = arms_ * static_cast<double>(kFewestFirstSteps + 1) - static_cast<double>(taken);
+  const double needed_s = steps * step_s + (arms_ - 1) * start_s;
+  const bool stopped = limit_.stop && *limit_.stop != 0;
+  if (stopped || needed_s <= std::max(-seconds_since(limit_.until), kGraceS)) return;
+  throw UserError(fmt::format(
+      "the budget is too short: a step takes {}, and the {} first steps of each arm and a round of turns would take "
+      "about {} more; nothing was compared",
+      to_text(tenths(step_s)), kFewestFirstSteps, to_text(tenths(needed_s))));
+}
+
+void require_rounds(size_t rounds, const Observer& observer) {
+  if (rounds == 0 && !observer.stopped())
+    throw UserError(
+        "the budget is too short: it ended before every arm had taken its first steps and a turn; nothing was "
+        "compared");
 }
 
 Baseline make_baseline(WarmArm a, const MakeTwin& make_twin, const CompareOptions& options, Clock::time_point until,
@@ -87,12 +125,16 @@ Baseline make_baseline(WarmArm a, const MakeTwin& make_twin, const CompareOption
   if (!make_twin) return baseline;
   baseline.twins.wanted = options.twins;
   std::optional<WarmArm> twin;
+  double twin_s = baseline.a.first_steps.seconds;  // the longest so far
   for (int64_t number = 0; number < options.twins; ++number) {
-    // A twin takes as long as A took. The budget does not end a given number of repeats.
-    if ((after(baseline.a.first_steps.seconds) > until && !options.repeats) || observer.stopped()) break;
+    // The budget does not end a given number of repeats.
+    if ((after(twin_s) > until && !options.repeats) || observer.stopped()) break;
     observer.report(fmt::format("first steps of twin {} of {}", number + 1, options.twins));
     twin.reset();
-    twin = warm_up(fmt::format("twin {}", number + 1), make_twin(number), options);
+    const auto began = Clock::now();
+    twin = make_twin(number);
+    if (!twin) break;
+    twin_s = std::max(twin_s, seconds_since(began));
     baseline.twins.first_turns.push_back({twin->first_steps, twin->arm->folder()});
   }
   if (twin && options.noise_blocks > 0) baseline.noise = noise_floor(baseline.a, *twin, options, until, observer);
@@ -109,6 +151,8 @@ Numerics compare_with_twins(const Twins& twins, const WarmArm& a, const WarmArm&
   if (a.step_samples != b.step_samples)
     none.not_comparable = fmt::format("a step has {} in A and {} in B", counted(a.step_samples, "sample"),
                                       counted(b.step_samples, "sample"));
+  else if (a.first_steps.steps != b.first_steps.steps)
+    none.not_comparable = "the budget ended during B's first steps";
   else if (twins.first_turns.size() < kFewestTwins) {
     none.too_few_twins = true;
     none.not_comparable = fmt::format(

@@ -32,6 +32,7 @@ struct Comparison;
 
 struct Observer {
   std::function<void(const std::string&)> report = [](const std::string&) {};  ///< a line of progress
+  std::function<void(const std::string&)> now = [](const std::string&) {};     ///< what is done until the next call
   const std::atomic<int>* stop = nullptr;                                      ///< nonzero: stop and keep the results
   /// The result so far, from time to time: what is left if the process is killed.
   std::function<void(const Comparison&)> keep = [](const Comparison&) {};
@@ -39,6 +40,11 @@ struct Observer {
 
   bool stopped() const { return stop && *stop != 0; }
 };
+
+/// The limit of the turns of a measurement.
+inline TurnLimit limit_of(Clock::time_point until, const Observer& observer) {
+  return {.until = until, .stop = observer.stop};
+}
 
 /// The A/A test: A against its twin, which does the same work.
 struct NoiseFloor {
@@ -57,11 +63,35 @@ struct WarmArm {
   int64_t period = 1;        ///< a turn takes a multiple of so many steps
 };
 WarmArm warm_up(std::string name, std::shared_ptr<Arm> arm, const CompareOptions& options);
-/// Warms up the first arm of a comparison that ends at `until`, with so many `others` and `twins`, which take as many
-/// steps: fewer steps than options.warmup_steps where those of all would take more than half of the time. Throws
-/// UserError if the fewest steps of all arms and one round do not fit.
-WarmArm warm_up_first(std::string name, std::shared_ptr<Arm> arm, const CompareOptions& options,
-                      Clock::time_point until, int64_t others, int64_t twins);
+
+/// Warms up the arms of a measurement that has a limit. The first one shows how long a step takes; all take fewer first
+/// steps than options.warmup_steps where those of all would take more than half of the time.
+class WarmUp {
+ public:
+  /// `arms`: how many are needed; `twins`: as many more, if there is time. Given repeats, the time has no limit.
+  WarmUp(const CompareOptions& options, const TurnLimit& limit, int64_t arms, int64_t twins);
+
+  /// Creates the arm and lets it take its first steps, which the limit may cut short. Throws UserError if it is the
+  /// first arm, and the fewest steps of the arms needed and one round do not fit; and what `create` throws.
+  WarmArm operator()(std::string name, const std::function<std::shared_ptr<Arm>()>& create);
+  /// Warms up an arm that must be done by `until`. nullopt: its first steps were cut short.
+  std::optional<WarmArm> twin(std::string name, const std::function<std::shared_ptr<Arm>()>& create,
+                              Clock::time_point until);
+  /// The first steps of every arm; nullopt: none is warm.
+  const std::optional<int64_t>& steps() const { return steps_; }
+
+ private:
+  /// Takes the first steps of all arms. `start_s`: how long the arm took to be created.
+  Turn probe(Arm& arm, double start_s);
+  void require_time(int64_t taken, double step_s, double start_s) const;
+
+  int64_t wanted_;
+  TurnLimit limit_;
+  double arms_, twins_;
+  std::optional<int64_t> steps_;
+};
+/// Throws UserError unless there are rounds or the user stopped the measurement.
+void require_rounds(size_t rounds, const Observer& observer);
 
 /// The first steps of A's twins of one kind.
 struct Twins {
@@ -73,8 +103,8 @@ struct Twins {
   std::vector<FirstTurn> first_turns;
   int64_t wanted = 0;  ///< how many there would have been with time for all
 };
-/// Creates the twin with a number, from 0.
-using MakeTwin = std::function<std::shared_ptr<Arm>(int64_t number)>;
+/// Creates the twin with a number, from 0, and warms it up; nullopt: there was no time for its first steps.
+using MakeTwin = std::function<std::optional<WarmArm>(int64_t number)>;
 
 /// What every comparison with A needs: A itself, its twins, and the noise floor.
 struct Baseline {
@@ -83,8 +113,9 @@ struct Baseline {
   std::optional<NoiseFloor> noise;
 };
 /// `make_twin` may be empty; it creates twins of the kind `yardstick`. Each is destroyed before the next, so that at
-/// most two arms exist at a time. A twin that would still take its first steps at `until`, if they last as long as A's,
-/// is not begun; nor is a block of A against the last twin after it. Throws what the arms throw.
+/// most two arms exist at a time. A twin that would still take its first steps at `until`, if they last as long as
+/// those of A and of other twins, is not begun; nor is a block of A against the last twin after it. Throws what the
+/// arms throw.
 Baseline make_baseline(WarmArm a, const MakeTwin& make_twin, const CompareOptions& options, Clock::time_point until,
                        const Observer& observer, Yardstick yardstick = Yardstick::perturbed);
 

@@ -39,7 +39,10 @@ class Judging {
     };
   }
 
-  Comparison finish(Sampling sampling) {
+  /// nullopt: the user stopped it before the first round. Throws UserError if the time ended before.
+  std::optional<Comparison> finish(Sampling sampling) {
+    require_rounds(sampling.rounds.size(), observer_);
+    if (sampling.rounds.empty()) return std::nullopt;
     comparison.sampling = std::move(sampling);
     judge(comparison);
     return with_whole_time(std::move(comparison));
@@ -76,48 +79,66 @@ std::vector<std::optional<Numerics>> numbers_of(const ArmsToCompare& arms, const
   return all;
 }
 
+bool is_a_and_b(const ArmsToCompare& arms) { return arms.key.empty(); }
+
+/// The arm's name where it is mentioned again and again.
+std::string short_name(const ArmsToCompare& arms, size_t arm) {
+  return is_a_and_b(arms) ? (arm == 0 ? "A" : "B") : arms.names[arm];
+}
+
 /// What is about to happen, before anything does.
 void announce(const ArmsToCompare& arms, const CompareOptions& options, Clock::time_point until,
               const Observer& observer) {
   const std::string twins =
       arms.with_numbers ? fmt::format(", {} of the first one to compare numbers", counted(options.twins, "twin")) : "";
-  observer.report(fmt::format("comparing {}: {} to warm up each{}, then turns; at most {}",
-                              fmt::join(arms.names, arms.names.size() == 2 ? " with " : ", "),
-                              counted(options.warmup_steps, "step"), twins,
-                              to_text(Duration{std::round(-seconds_since(until))})));
+  if (is_a_and_b(arms))
+    observer.report(fmt::format("A is {}; B is {}", arms.names[0], arms.names[1]));
+  else
+    observer.report(fmt::format("comparing {}", fmt::join(arms.names, ", ")));
+  observer.report(fmt::format("{} to warm up each{}, then turns; at most {}", counted(options.warmup_steps, "step"),
+                              twins, to_text(Duration{std::round(-seconds_since(until))})));
 }
 
-std::optional<Comparison> compare_in_process(const ArmsToCompare& arms, Judging& judging, const CompareOptions& wanted,
+void say_if_shortened(const WarmUp& warm_up, const CompareOptions& options, const Observer& observer) {
+  if (*warm_up.steps() < options.warmup_steps)
+    observer.report(fmt::format("{} to warm up, not {}: the budget is short for steps of this length",
+                                counted(*warm_up.steps(), "step"), options.warmup_steps));
+}
+
+MakeTwin twins_of(const ArmSpec& a, Yardstick kind, ArmHost host, ArmFactory& factory, WarmUp& warm_up,
+                  Clock::time_point until) {
+  return [=, &factory, &warm_up](int64_t number) {
+    return warm_up.twin(
+        fmt::format("twin {}", number + 1), [&] { return factory.make(twin_of(a, kind, number), host); }, until);
+  };
+}
+
+std::optional<Comparison> compare_in_process(const ArmsToCompare& arms, Judging& judging, const CompareOptions& options,
                                              Clock::time_point until, ArmFactory& factory, const Observer& observer) {
   const auto half = Clock::now() + (until - Clock::now()) / 2;
+  WarmUp warm_up(options, limit_of(until, observer), std::ssize(arms.specs), arms.with_numbers ? options.twins : 0);
   const auto make = [&](size_t arm) {
-    observer.report(fmt::format("warming up {}", arms.names[arm]));
-    return factory.make(arms.specs[arm], arms.host);
+    observer.report(fmt::format("warming up {}", short_name(arms, arm)));
+    return warm_up(arms.names[arm], [&] { return factory.make(arms.specs[arm], arms.host); });
   };
-  std::vector<WarmArm> warm{warm_up_first(arms.names[0], make(0), wanted, until,
-                                          static_cast<int64_t>(arms.specs.size()) - 1,
-                                          arms.with_numbers ? wanted.twins : 0)};
-  CompareOptions options = wanted;
-  options.warmup_steps = warm[0].first_steps.steps;
-  if (options.warmup_steps < wanted.warmup_steps)
-    observer.report(fmt::format("{} to warm up, not {}: the budget is short for steps of this length",
-                                counted(options.warmup_steps, "step"), wanted.warmup_steps));
+  std::vector<WarmArm> warm{make(0)};
+  say_if_shortened(warm_up, options, observer);
   TwinsOfKinds twins;
   for (size_t arm = 1; arm < arms.specs.size() && arms.with_numbers; ++arm) {
     const Yardstick kind = yardstick_of(arms, arm);
     if (twins.contains(kind) || observer.stopped()) continue;
     CompareOptions of_twin = options;
     if (!twins.empty()) of_twin.noise_blocks = 0;  // one twin shows the noise floor
-    Baseline baseline = make_baseline(
-        warm[0], [&](int64_t number) { return factory.make(twin_of(arms.specs[0], kind, number), arms.host); }, of_twin,
-        half, observer, kind);
+    Baseline baseline = make_baseline(warm[0], twins_of(arms.specs[0], kind, arms.host, factory, warm_up, half),
+                                      of_twin, half, observer, kind);
     twins[kind] = std::move(baseline.twins);
     if (baseline.noise) judging.comparison.noise = baseline.noise;
   }
   for (size_t arm = 1; arm < arms.specs.size(); ++arm) {
     if (observer.stopped()) return std::nullopt;
-    warm.push_back(warm_up(arms.names[arm], make(arm), options));
+    warm.push_back(make(arm));
   }
+  if (observer.stopped()) return std::nullopt;
   judging.comparison.numerics = numbers_of(arms, twins, warm);
   return judging.finish(sample_rounds(warm, options, until, observer, judging.look()));
 }
@@ -127,14 +148,18 @@ std::optional<Comparison> compare_own_processes(const ArmsToCompare& arms, Judgi
                                                 const CompareOptions& options, Clock::time_point until,
                                                 ArmFactory& factory, const Observer& observer) {
   const auto half = Clock::now() + (until - Clock::now()) / 2;
+  const auto warm_up = std::make_shared<WarmUp>(options, limit_of(until, observer), std::ssize(arms.specs),
+                                                arms.with_numbers ? options.twins : 0);
   TwinsOfKinds twins;
   SetOptions sets;
   for (size_t arm = 0; arm < arms.specs.size(); ++arm) {
-    sets.make.push_back(fresh_arms(arms.names[arm], arms.specs[arm], factory, options));
+    sets.make.push_back(fresh_arms(arms.names[arm], arms.specs[arm], factory, warm_up));
     if (arm == 0 || !arms.with_numbers || observer.stopped()) continue;
     const Yardstick kind = yardstick_of(arms, arm);
-    if (!twins.contains(kind)) twins[kind] = twins_in_processes(arms.specs[0], kind, factory, options, half, observer);
+    if (!twins.contains(kind))
+      twins[kind] = twins_in_processes(arms.specs[0], kind, factory, *warm_up, options, half, observer);
   }
+  if (warm_up->steps()) say_if_shortened(*warm_up, options, observer);
   sets.first_set = [&](std::span<const WarmArm> warm) { judging.comparison.numerics = numbers_of(arms, twins, warm); };
   if (observer.stopped()) return std::nullopt;
   return judging.finish(sample_sets(sets, options, until, observer, judging.look()));
@@ -153,12 +178,22 @@ std::optional<Comparison> compare_arms(const ArmsToCompare& arms, const CompareO
                                                                                           factory, observer);
 }
 
+namespace {
+
+/// Without a first round there is nothing to return.
+Comparison require(std::optional<Comparison> comparison) {
+  if (!comparison) throw UserError("stopped before the first round of turns");
+  return *std::move(comparison);
+}
+
+}  // namespace
+
 Comparison compare(const Baseline& baseline, WarmArm b, const CompareOptions& options, Clock::time_point until,
                    const Observer& observer) {
   Judging judging(options, observer);
   const std::vector<WarmArm> arms{baseline.a, std::move(b)};
   judging.comparison.noise = baseline.noise;
-  return judging.finish(sample_rounds(arms, options, until, observer, judging.look()));
+  return require(judging.finish(sample_rounds(arms, options, until, observer, judging.look())));
 }
 
 Comparison compare_in_process_pairs(SetOptions sets,
@@ -169,16 +204,15 @@ Comparison compare_in_process_pairs(SetOptions sets,
     sets.first_set = [&](std::span<const WarmArm> pair) {
       judging.comparison.numerics = {std::nullopt, numbers(pair)};
     };
-  return judging.finish(sample_sets(sets, options, until, observer, judging.look()));
+  return require(judging.finish(sample_sets(sets, options, until, observer, judging.look())));
 }
 
-Twins twins_in_processes(const ArmSpec& a, Yardstick kind, ArmFactory& factory, const CompareOptions& options,
-                         Clock::time_point until, const Observer& observer) {
+Twins twins_in_processes(const ArmSpec& a, Yardstick kind, ArmFactory& factory, WarmUp& warm_up,
+                         const CompareOptions& options, Clock::time_point until, const Observer& observer) {
   CompareOptions first_steps = options;
   first_steps.noise_blocks = 0;
-  return make_baseline(
-             {}, [&](int64_t number) { return factory.make(twin_of(a, kind, number), ArmHost::own_process); },
-             first_steps, until, observer, kind)
+  return make_baseline({}, twins_of(a, kind, ArmHost::own_process, factory, warm_up, until), first_steps, until,
+                       observer, kind)
       .twins;
 }
 

@@ -35,9 +35,8 @@ Comparison compare_in_process_pairs(SetOptions sets,
                                     const std::function<Numerics(std::span<const WarmArm> pair)>& numbers,
                                     const CompareOptions& options, Clock::time_point until, const Observer& observer);
 
-/// The first steps of A's twins of this kind, from processes that have ended when this returns. None begins after
-/// `until`.
-Twins twins_in_processes(const ArmSpec& a, Yardstick kind, ArmFactory& factory, const CompareOptions& options,
-                         Clock::time_point until, const Observer& observer);
+/// The first steps of A's twins of this kind, from processes that have ended when this returns, which is by `until`.
+Twins twins_in_processes(const ArmSpec& a, Yardstick kind, ArmFactory& factory, WarmUp& warm_up,
+                         const CompareOptions& options, Clock::time_point until, const Observer& observer);
 
 }  // namespace trainopt

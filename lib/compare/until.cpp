@@ -220,6 +220,7 @@ std::optional<UntilPair> run_pair(const fs::path& folder, const UntilResult& res
   for (const int64_t turn : {0, 1}) {
     const auto arm = static_cast<size_t>((index + turn) % 2);
     const NamedRecipe& named = arm == 0 ? result.a : result.b;
+    observer.now(fmt::format("seed {}, {} trains", pair.seed, arm == 0 ? "A" : "B"));
     const auto run = run_to_target(folder / fmt::format("seed-{}", pair.seed) / (arm == 0 ? "a" : "b"),
                                    arm == 0 ? "A" : "B", named.recipe, pair.seed, *observer.stop);
     if (!run) return std::nullopt;
@@ -299,6 +300,7 @@ bool run_seed(std::vector<UntilPart>& parts, const fs::path& folder, int64_t ind
     const auto arm = static_cast<size_t>((index + turn) % arms);
     const bool is_whole = arm == parts.size();
     const std::string name = is_whole ? "everything" : parts[arm].result.a.name;
+    observer.now(fmt::format("seed {}, {} trains", seed, name));
     const auto run = run_to_target(here / (is_whole ? "everything" : "without-" + parts[arm].name), name,
                                    is_whole ? whole : parts[arm].result.a.recipe, seed, *observer.stop);
     if (!run) return false;

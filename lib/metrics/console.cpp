@@ -1,10 +1,9 @@
 #include "metrics/console.h"
 
 #include "base/print.h"
+#include "base/status_line.h"
 #include "metrics/format.h"
 #include "metrics/line_file.h"
-
-#include <sys/ioctl.h>
 
 #include <algorithm>
 
@@ -12,7 +11,6 @@ namespace trainopt {
 namespace {
 
 constexpr double kDrawSeconds = 0.1;
-constexpr std::string_view kClear = "\r\033[2K";
 constexpr int kBarCells = 24;
 
 }  // namespace
@@ -43,7 +41,7 @@ void Console::draw_if_due() {
   drawn_at_ = Clock::now();
   const bool draws = shows_progress() && step_ > 0;
   std::string bytes;
-  if (progress_shown_) bytes += kClear;
+  if (progress_shown_) bytes += kEraseLine;
   bytes += pending_;
   if (draws) bytes += progress_text();
   pending_.clear();
@@ -52,7 +50,7 @@ void Console::draw_if_due() {
 }
 
 void Console::flush() {
-  if (progress_shown_) pending_.insert(0, kClear);
+  if (progress_shown_) pending_.insert(0, kEraseLine);
   progress_shown_ = false;
   write(pending_);
   pending_.clear();
@@ -77,11 +75,7 @@ std::string Console::progress_text() const {
   return options_.color ? fmt::format("[\033[32m{}\033[0m] {}", bar, numbers) : fmt::format("[{}] {}", bar, numbers);
 }
 
-size_t Console::columns() const {
-  winsize size{};
-  const bool known = ::ioctl(options_.fd, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
-  return known ? size.ws_col - size_t{1} : 79;
-}
+size_t Console::columns() const { return terminal_columns(options_.fd) - 1; }
 
 void Console::write(std::string_view bytes) {
   if (closed_ || bytes.empty()) return;

@@ -37,6 +37,8 @@ struct Info {
   bool other_draws = false;
   /// The value of the option without the optimization; null: the default.
   const char* off = "null";
+  /// Every recipe has to choose it, so `ablate` measures it only by name.
+  bool of_the_job = false;
 };
 
 // Contradictions between an optimization and the rest of a recipe, detected before a plan is made.

@@ -244,6 +244,12 @@ std::vector<CatalogueEntry> catalogue() {
   return all;
 }
 
+bool is_of_the_job(const std::string& name) {
+  const auto all = catalogue();
+  return std::any_of(all.begin(), all.end(),
+                     [&](const CatalogueEntry& each) { return each.info.name == name && each.info.of_the_job; });
+}
+
 std::string switched_off(const std::string& name) {
   const std::string key = key_of_switch(name);
   const auto all = catalogue();

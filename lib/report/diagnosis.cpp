@@ -1,5 +1,6 @@
 #include "report/diagnosis.h"
 
+#include "base/shell_command.h"
 #include "base/units.h"
 #include "report/number_text.h"
 
@@ -24,21 +25,13 @@ const Json& list_at(const Json& json, std::string_view path) {
   return value.is_array() ? value : kNone;
 }
 
-/// The text quoted for a shell.
-std::string quoted(const std::string& text) {
-  if (text.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./=,:+@%") == text.npos)
-    return text;
-  std::string result = "'";
-  for (const char c : text) result += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return result + "'";
-}
-
 /// "trainopt compare runs/job/recipe.yaml REST", started as the run was.
 std::string command(const RunFolder& run, std::string_view name, std::string_view rest) {
   const std::string start = run.ranks() > 1 && name != "plan" && name != "data bench"
                                 ? fmt::format("trainopt launch -n {} -- {}", run.ranks(), name)
                                 : fmt::format("trainopt {}", name);
-  return fmt::format("{} {}{}{}", start, quoted((run.path / "recipe.yaml").string()), rest.empty() ? "" : " ", rest);
+  return fmt::format("{} {}{}{}", start, shell_quoted((run.path / "recipe.yaml").string()), rest.empty() ? "" : " ",
+                     rest);
 }
 
 std::string capitalized(std::string text) {
@@ -77,7 +70,7 @@ void advise_switches(const RunFolder& run, std::vector<Advice>& all) {
     const std::string change = value_text(at(unused, "change"));
     const size_t begin = change.rfind('.', change.find('=')) + 1;
     names += (names.empty() ? "" : ", ") + change.substr(begin, change.find('=') - begin);
-    changes += (changes.empty() ? "" : " ") + quoted(change);
+    changes += (changes.empty() ? "" : " ") + shell_quoted(change);
   }
   if (!names.empty())
     all.push_back({"Measure what is off: " + names, "these would have an effect on this machine",

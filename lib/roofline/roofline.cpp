@@ -53,6 +53,7 @@ Roofline roofline_from(const Json& json) {
                                          .seconds = peak.at("seconds"),
                                          .sent_bytes_per_s = peak.at("sent_bytes_per_s")});
   roofline.wall_s = json.at("wall_s");
+  roofline.other_load_pct = number(json.value("other_load_pct", Json()));  // older measurements do not have it
   return roofline;
 }
 
@@ -73,7 +74,8 @@ Json to_json(const Roofline& roofline) {
                {"operation_us", json_of(roofline.operation_us)},
                {"page_fault_us", json_of(roofline.page_fault_us)},
                {"exchanges", Json::object()},
-               {"wall_s", roofline.wall_s}};
+               {"wall_s", roofline.wall_s},
+               {"other_load_pct", json_of(roofline.other_load_pct)}};
   for (const auto& [type, peak] : roofline.products)
     json["products"][type] = {{"flops_per_s", peak.flops_per_s}, {"size", peak.size}};
   for (const auto& [job, peaks] : roofline.exchanges) {
@@ -81,6 +83,15 @@ Json to_json(const Roofline& roofline) {
     for (const ExchangePeak& peak : peaks) list.push_back(json_of(peak));
   }
   return json;
+}
+
+std::string disturbance(const Roofline& roofline) {
+  constexpr double kQuietPct = 10;
+  if (!roofline.other_load_pct || *roofline.other_load_pct < kQuietPct) return {};
+  return fmt::format(
+      "other programs used {:.0f} % of the cores while the peaks were measured, so they are too low and shares of them "
+      "too high; measure them again on a quiet machine: trainopt roofline --again",
+      *roofline.other_load_pct);
 }
 
 std::string roofline_text(const Roofline& roofline) {

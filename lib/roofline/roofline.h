@@ -54,7 +54,12 @@ struct Roofline {
   std::optional<double> page_fault_us;
   std::map<std::string, std::vector<ExchangePeak>> exchanges;  ///< peaks by job: "gloo, 2 ranks on 1 machine"
   double wall_s = 0;                                           ///< duration of the measurement
+  /// Load by other processes meanwhile, in % of the cores; null: unknown.
+  std::optional<double> other_load_pct;
 };
+
+/// What makes the peaks too low; empty if the machine was quiet, or if that is not known.
+std::string disturbance(const Roofline& roofline);
 
 Json to_json(const Roofline& roofline);
 /// A table for people.

@@ -1,5 +1,7 @@
 #include "run/diagnosis.h"
 
+#include "base/shell_command.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -32,15 +34,6 @@ RunTimes times_of(const Plan& plan, const RunOutcome& outcome, const StepTimes& 
   if (plan.device.is_cpu() && plan.peak.operation_us && times.operations)
     times.operations_ms = *plan.peak.operation_us / 1e3 * static_cast<double>(*times.operations);
   return times;
-}
-
-/// `text`, quoted for a shell.
-std::string shell_quoted(const std::string& text) {
-  if (text.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./=,:+@%") == text.npos)
-    return text;
-  std::string result = "'";
-  for (const char c : text) result += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return result + "'";
 }
 
 std::vector<Proposal> shown(const std::vector<Proposal>& proposals) {

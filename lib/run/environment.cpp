@@ -32,4 +32,8 @@ bool colored_output(const OutputOptions& output) {
   return !output.no_color && !output.launched && ::isatty(STDOUT_FILENO) == 1;
 }
 
+bool has_status_line(const OutputOptions& output) {
+  return !output.no_color && !output.launched && ::isatty(STDERR_FILENO) == 1;
+}
+
 }  // namespace trainopt

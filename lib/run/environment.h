@@ -6,6 +6,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace trainopt {
 
@@ -23,9 +24,12 @@ struct OutputOptions {
   bool quiet = false, no_color = false;
   bool launched = false;  ///< by a launcher: mpirun gives its ranks a terminal even if its own output is a file
   std::string log_level = "info";
+  std::vector<std::string> words = {};  ///< the command line without the program's name
 };
 
 /// Whether standard output is a terminal on which a person may see colours and a progress line.
 bool colored_output(const OutputOptions& output);
+/// Whether standard error is a terminal with a line that can be drawn anew.
+bool has_status_line(const OutputOptions& output);
 
 }  // namespace trainopt

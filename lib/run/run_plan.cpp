@@ -74,7 +74,10 @@ Plan plan_run(const LoadedRecipe& loaded, const Machine& machine, const std::vec
   check_memory(plan, member);
   plan.notes.insert(plan.notes.begin(), loaded.notes.begin(), loaded.notes.end());
   plan.notes.insert(plan.notes.end(), choices.begin(), choices.end());
-  plan.peak = peak_of(plan, measured_peaks(plan.device, environment));
+  const auto measured = measured_peaks(plan.device, environment);
+  plan.peak = peak_of(plan, measured);
+  if (const std::string disturbed = measured ? disturbance(*measured) : ""; !disturbed.empty())
+    plan.notes.push_back(disturbed);
   inject(plan, injections);
   add_process_settings(plan, environment);
   return plan;

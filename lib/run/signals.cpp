@@ -4,6 +4,7 @@
 
 #include <cerrno>
 #include <csignal>
+#include <cstring>
 #include <vector>
 
 #include <fcntl.h>
@@ -14,6 +15,9 @@ namespace {
 
 std::atomic<int> requested{0};  // global, because a signal handler can reach nothing else
 static_assert(std::atomic<int>::is_always_lock_free);
+
+std::atomic<const char*> acknowledgement{nullptr};
+static_assert(std::atomic<const char*>::is_always_lock_free);
 
 std::atomic<bool> save_requested{false};
 static_assert(std::atomic<bool>::is_always_lock_free);
@@ -26,6 +30,11 @@ void on_signal(int number) {
   const auto is_notice = [](int each) { return each == SIGUSR1 || each == SIGHUP || each == kFolderTaken; };
   const int before = requested.exchange(is_notice(number) && requested != 0 ? requested.load() : number);
   if (!is_notice(number) && before != 0 && !is_notice(before)) ::_exit(128 + number);
+  if (const char* text = acknowledgement; before == 0 && text) {
+    const int error = errno;  // the interrupted call may read it next
+    [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, text, std::strlen(text));
+    errno = error;
+  }
 }
 
 std::vector<int> stopping_signals() {
@@ -44,6 +53,8 @@ void request_stop(int reason) {
   int none = 0;
   requested.compare_exchange_strong(none, reason);
 }
+
+void acknowledge_stop(const char* text) { acknowledgement = text; }
 
 std::atomic<bool>& save_request() { return save_requested; }
 

@@ -10,6 +10,9 @@ namespace trainopt {
 const std::atomic<int>& stop_signal();
 /// Asks for a stop for this reason of base/signals.h, unless one has been asked for.
 void request_stop(int reason);
+/// From now on, the first signal that asks for a stop writes this text to standard error, at once; null: nothing. It
+/// must live as long as the process.
+void acknowledge_stop(const char* text);
 /// Set by SIGUSR2; cleared by whoever saves the checkpoint.
 std::atomic<bool>& save_request();
 /// Handles these signals from now on, and lets in SIGUSR1 and SIGUSR2, which a launcher held back.

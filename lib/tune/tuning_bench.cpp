@@ -109,6 +109,7 @@ fs::path CommandBench::write_recipe(const fs::path& folder, const std::string& n
 
 Json CommandBench::summary_of_run(const fs::path& folder, const fs::path& recipe, double seconds) const {
   const fs::path out = folder / fmt::format("run-{:.0f}s", seconds);
+  options_.now(fmt::format("a run of {:.0f} s, to see what limits it", seconds));
   const CommandEnd end =
       run_self({"run", recipe.string(), "--run-dir", out.string(), "--quiet", "train.max_steps=1000000000",
                 "train.epochs=null", fmt::format("train.max_time={}s", seconds), "checkpoint.at_end=false",
@@ -220,6 +221,7 @@ Trial CommandBench::compare(const Words& best, const Words& changed, double leve
     how.insert(how.end(), {"--own-processes", "--repeats", "2"});
   Trial trial;
   if (!leaves_pauses_out(best, changed, options_.most_trial_s, trial)) how.push_back("--whole");
+  options_.now(fmt::format("trying {} for at most {:.0f} s", text_of(changed), budget));
   if (trial.failure.empty()) compare_in(new_folder("trial"), best, changed, how, budget, trial);
   return trial;
 }
@@ -229,6 +231,7 @@ CommandBench::Final CommandBench::confirm(const Words& changes, double level, do
   Words how{"--own-processes", "--level", fmt::format("{}", level), "--precision", "2%"};
   Trial refused;  // measured all the same: the trials of the changed intervals fitted
   if (!leaves_pauses_out({}, changes, budget_s, refused) || !refused.failure.empty()) how.push_back("--whole");
+  options_.now(fmt::format("the result against the original for at most {:.0f} s", budget_s));
   const Json result = compare_in(new_folder("final"), {}, changes, how, budget_s, last.trial);
   if (!result.is_object()) return last;
   if (const Json& pairs = result.at("pairs"); pairs.is_number()) last.pairs = pairs.get<int64_t>();
@@ -239,6 +242,7 @@ CommandBench::Final CommandBench::confirm(const Words& changes, double level, do
 
 void CommandBench::measure_peaks() {
   const fs::path folder = new_folder("roofline");
+  options_.now("measuring the machine's peaks");
   const CommandEnd end = run_self({"roofline", "--quiet", "device=" + options_.recipe.device}, folder, options_.ranks,
                                   {.stop = options_.stop, .seconds = most_s(kMostRooflineS)});
   if (end.code != 0 && !stopped()) options_.say("the machine's peaks are not known: " + failure_of(end));

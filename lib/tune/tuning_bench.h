@@ -32,6 +32,7 @@ struct CommandBenchOptions {
   Clock::time_point trials_until = {};                             ///< the end of the last trial
   const std::atomic<int>* stop = nullptr;
   std::function<void(const std::string&)> say = [](const std::string&) {};
+  std::function<void(const std::string&)> now = [](const std::string&) {};  ///< what is done until the next call
 };
 
 class CommandBench : public TuningBench {

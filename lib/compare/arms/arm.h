@@ -1,12 +1,14 @@
 // One side of a comparison: a training job that takes turns, in this process or in one of its own.
 #pragma once
 
+#include "base/clock.h"
 #include "base/json.h"
 #include "compare/sampling/round.h"
 #include "config/describe.h"
 #include "recipe/recipe.h"
 #include "train/plan.h"
 
+#include <atomic>
 #include <filesystem>
 #include <functional>
 #include <optional>
@@ -38,9 +40,20 @@ struct ArmFacts {
 Json to_json(const ArmFacts& facts);
 ArmFacts facts_from(const Json& json);
 
+/// When a turn ends early, after the step in progress.
+struct TurnLimit {
+  Clock::time_point until = Clock::time_point::max();
+  const std::atomic<int>* stop = nullptr;  ///< nonzero: now
+
+  bool is_reached() const { return (stop && *stop != 0) || Clock::now() > until; }
+};
+
 class Arm {
  public:
   virtual ~Arm() = default;
+  /// Limits all turns from now on; one that ends early has fewer steps. Arms on several ranks, which would have to
+  /// agree, take their turns to the end.
+  virtual void limit_turns(const TurnLimit&) {}
   /// Takes the next steps of the training, and waits for them. Those before the first facts() also write the first
   /// step's gradients and the update of the first few steps to folder(). Throws what the training throws;
   /// UserError(peer) if its process has ended.

@@ -133,9 +133,11 @@ std::string ArmProcess::describe_exit() {
 }
 
 Turn ArmProcess::turn(int64_t steps) {
-  Turn turn = turn_from(send_and_receive({{"turn", steps}}).at("turn"));
+  const bool limited = limit_.until != Clock::time_point::max();
+  const Json most_s = limited ? Json(-seconds_since(limit_.until)) : Json();
+  Turn turn = turn_from(send_and_receive({{"turn", steps}, {"most_s", most_s}}).at("turn"));
   turn.cpu_outside_s = turn.cpu_s;
-  steps_ += steps;
+  steps_ += turn.steps;
   return turn;
 }
 ArmFacts ArmProcess::facts() { return facts_from(send_and_receive({{"facts", true}}).at("facts")); }
@@ -143,7 +145,11 @@ ArmFacts ArmProcess::facts() { return facts_from(send_and_receive({{"facts", tru
 namespace {
 
 Json answer(Arm& arm, const Json& request) {
-  if (request.contains("turn")) return {{"turn", to_json(arm.turn(request.at("turn")))}};
+  if (request.contains("turn")) {
+    const Json& most_s = request.at("most_s");
+    arm.limit_turns({.until = most_s.is_null() ? Clock::time_point::max() : after(most_s.get<double>())});
+    return {{"turn", to_json(arm.turn(request.at("turn")))}};
+  }
   return {{"facts", to_json(arm.facts())}};
 }
 

@@ -19,6 +19,7 @@ class ArmProcess : public Arm {
   ArmProcess(const std::filesystem::path& program, const ArmSpec& spec);
   ~ArmProcess() override;
 
+  void limit_turns(const TurnLimit& limit) override { limit_ = limit; }
   Turn turn(int64_t steps) override;
   ArmFacts facts() override;
   int64_t steps_taken() const override { return steps_; }
@@ -33,6 +34,7 @@ class ArmProcess : public Arm {
 
   std::filesystem::path folder_;
   std::optional<ArmRendezvous> rendezvous_;
+  TurnLimit limit_;
   pid_t process_ = -1;
   int socket_ = -1;
   int64_t steps_ = 0;
@@ -43,8 +45,9 @@ class ArmProcess : public Arm {
 std::filesystem::path spec_file(const std::filesystem::path& arm_folder);
 
 // The loop of an arm's own process: reads requests, one JSON object per line, and answers each with one.
-//   {"turn": 3}  → {"turn": {…}}      {"facts": true} → {"facts": {…}}      on failure → {"error": "…", "exit_code": 5,
-//   …}
+//   {"turn": 3, "most_s": 20} → {"turn": {…}}      {"facts": true} → {"facts": {…}}
+//   on failure → {"error": "…", "exit_code": 5, …}
+// After `most_s` seconds, null for any time, the turn ends early.
 
 /// A line of JSON on a descriptor. read_json_line() returns nullopt at its end; write_json_line() throws
 /// UserError(peer) if the other side has closed it.

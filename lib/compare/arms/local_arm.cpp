@@ -109,17 +109,18 @@ Turn LocalArm::turn(int64_t steps) {
   if (telemetry_) telemetry_->resume();
   const double cpu_before = process_cpu_seconds();
   const auto began = Clock::now();
-  for (int64_t i = 1; i <= steps; ++i) {
+  for (bool last = steps == 0; !last;) {
     trainer_->step();
-    if (is_first && (earlier + i == kUpdateSteps || (earlier + i < kUpdateSteps && i == steps)))
-      update = update_since(before_);
+    ++turn_.steps;
+    last = turn_.steps == steps || limit_.is_reached();
+    const int64_t now = earlier + turn_.steps;
+    if (is_first && (now == kUpdateSteps || (now < kUpdateSteps && last))) update = update_since(before_);
   }
   trainer_->pause();
   if (checkpoints_) checkpoints_->finish();  // what is still being written is this arm's work
   if (telemetry_) telemetry_->pause();
   turn_.seconds = seconds_since(began);
   turn_.cpu_s = process_cpu_seconds() - cpu_before;
-  turn_.steps = steps;
   if (clock_count_ > 0) turn_.sm_clock_mhz = clock_sum_ / static_cast<double>(clock_count_);
   // Overflows show in the next step's loss scale.
   if (const at::Tensor scale = trainer_->parts().precision().loss_scale();
@@ -128,7 +129,7 @@ Turn LocalArm::turn(int64_t steps) {
     last_loss_scale_ = scale.item<double>();
   }
   if (is_first && trainer_->plan().position.is_first()) save_tensors(update_file(folder_), update);
-  if (earlier + steps >= kUpdateSteps) before_.clear();
+  if (earlier + turn_.steps >= kUpdateSteps) before_.clear();
   return turn_;
 }
 

@@ -26,6 +26,7 @@ class LocalArm : public Arm, public RunListener {
   LocalArm(Plan plan, std::filesystem::path folder, LocalArmOptions options = {});
   ~LocalArm() override;
 
+  void limit_turns(const TurnLimit& limit) override { limit_ = limit; }
   Turn turn(int64_t steps) override;
   ArmFacts facts() override;
   int64_t steps_taken() const override { return trainer_->outcome().steps; }
@@ -44,6 +45,7 @@ class LocalArm : public Arm, public RunListener {
 
   std::filesystem::path folder_;
   LocalArmOptions options_;
+  TurnLimit limit_;
   double before_training_s_;
   std::unique_ptr<Telemetry> telemetry_;  ///< null if the plan logs nothing, and on other ranks than 0
   std::unique_ptr<Sinks> sinks_;

@@ -35,9 +35,12 @@ class SetSampling {
     all.own_processes = true;
   }
 
-  /// Creates set `number`, takes its rounds, and ends it. Throws what the arms throw; nothing of the set is then kept.
+  /// Creates set `number`, takes its rounds, and ends it. Throws what the arms throw; nothing of the set is then kept,
+  /// nor if its first round ends early.
   void take_set(int64_t number) {
     const auto began = Clock::now();
+    const std::string name = fmt::format("{} {}", sets_.make.size() == 2 ? "pair" : "set", number + 1);
+    observer_.now(fmt::format("{}: starting {}", name, counted(std::ssize(sets_.make), "process", "es")));
     const std::vector<WarmArm> arms = make_set(sets_, number, options_.seed);
     start_s_ = seconds_since(began);
     if (number == 0) begin(arms);
@@ -46,10 +49,17 @@ class SetSampling {
     const auto turns_began = Clock::now();
     std::vector<Round> rounds;
     while (static_cast<int64_t>(rounds.size()) < rounds_ && (rounds.empty() || !observer_.stopped())) {
-      rounds.push_back(turns.next());
+      observer_.now(fmt::format("{}: round {} of {}", name, rounds.size() + 1, rounds_));
+      Round round = turns.next();
+      if (round.ended_early) break;
+      rounds.push_back(std::move(round));
       rounds.back().set = number;
       round_s_ = seconds_since(turns_began) / static_cast<double>(rounds.size());
       if (number == 0 && rounds.size() == 1 && !options_.repeats) fit_rounds();
+    }
+    if (rounds.empty()) {
+      all.ended = observer_.stopped() ? "stopped" : "budget";
+      return;
     }
     std::vector<ArmFacts> facts;
     for (const WarmArm& arm : arms) facts.push_back(arm.arm->facts());
@@ -96,11 +106,11 @@ class SetSampling {
 
 }  // namespace
 
-MakeArm fresh_arms(std::string name, ArmSpec spec, ArmFactory& factory, const CompareOptions& options) {
+MakeArm fresh_arms(std::string name, ArmSpec spec, ArmFactory& factory, std::shared_ptr<WarmUp> warm_up) {
   return [=, &factory](int64_t set) {
     ArmSpec of_set = spec;
     if (set > 0) of_set.folder += fmt::format("-{}", set + 1);
-    WarmArm arm = warm_up(name, factory.make(of_set, ArmHost::own_process), options);
+    WarmArm arm = (*warm_up)(name, [&] { return factory.make(of_set, ArmHost::own_process); });
     if (set > 0) remove_first_steps(of_set.folder);
     return arm;
   };
@@ -131,7 +141,7 @@ Sampling sample_sets(const SetOptions& sets, const CompareOptions& options, Cloc
     set_s = number == 0 ? sampling.set_s() : std::max(set_s, seconds_since(began));
     all.ended = stop_reason(sampling.verdicts(), options, after(set_s), until, observer);
     if (!sets.may_decide && all.ended == "decided") all.ended = after(set_s) > until ? "budget" : "";
-    if (all.ended == "budget" && number + 1 < sets.min_sets) all.ended.clear();
+    if (all.ended == "budget" && number + 1 < sets.min_sets && after(set_s) <= sets.latest) all.ended.clear();
     look(all, sampling.verdicts());
   }
   return std::move(all);
@@ -148,7 +158,9 @@ void take_process(int64_t number, const MakeArm& make, const CompareOptions& opt
   std::vector<Round> rounds;
   const auto wanted = static_cast<size_t>(SetOptions{}.rounds);
   while (rounds.size() < wanted && (rounds.empty() || !observer.stopped())) {
-    rounds.push_back(turns.next());
+    Round round = turns.next();
+    if (round.ended_early) break;
+    rounds.push_back(std::move(round));
     rounds.back().set = number;
   }
   if (number == 0) {
@@ -176,6 +188,7 @@ Sampling sample_alone(const MakeArm& make, int64_t processes, const CompareOptio
   double process_s = 0;  // the longest so far: a process that would not end in time is not started
   for (int64_t number = 0; all.ended.empty(); ++number) {
     const auto began = Clock::now();
+    observer.now(fmt::format("process {} of {}", number + 1, options.repeats.value_or(processes)));
     try {
       take_process(number, make, options, observer, steps, all);
     } catch (const UserError& error) {  // named recovery: the processes measured before it are kept
@@ -184,6 +197,10 @@ Sampling sample_alone(const MakeArm& make, int64_t processes, const CompareOptio
       break;
     }
     process_s = std::max(process_s, seconds_since(began));
+    if (all.rounds.empty() || all.rounds.back().set != number) {  // its first round ended early
+      all.ended = observer.stopped() ? "stopped" : "budget";
+      break;
+    }
     observer.report(fmt::format("{}: {} samples/s", counted(number + 1, "process", "es"),
                                 human_rate(1 / seconds_per_sample(all).back())));
     all.ended =

@@ -78,6 +78,7 @@ struct Round {
   std::vector<size_t> order;             ///< the arms' indices in the order of the first turns
   int64_t set = 0;                       ///< index of the set of processes; 0 if there is only one
   std::vector<Turn> turns;               ///< in chronological order, two of each arm
+  bool ended_early = false;              ///< a turn did (TurnLimit), so this is not a measurement; not stored
   std::optional<double> other_load_pct;  ///< as in Block
 
   size_t arms() const { return order.size(); }

@@ -1,5 +1,6 @@
 #include "compare/sampling/sampling.h"
 
+#include "compare/output/comparison_text.h"
 #include "compare/sampling/turn_taker.h"
 
 #include <ATen/Parallel.h>
@@ -83,6 +84,18 @@ void keep_failure(Sampling& sampling, const std::exception& error, const Observe
   sampling.failure_code = failure.code;
 }
 
+namespace {
+
+/// "block 12, B +3.1 % so far", or "round 12, 4 of 10 pairs decided" of more than two arms.
+std::string round_text(const PairVerdicts& verdicts) {
+  const int64_t number = verdicts.measurements() + 1;
+  if (verdicts.pairs().size() > 1)
+    return fmt::format("round {}, {} of {} pairs decided", number, verdicts.decided_pairs(), verdicts.pairs().size());
+  return number == 1 ? "block 1" : fmt::format("block {}, B {} so far", number, percent_faster(verdicts.of(0).ratio()));
+}
+
+}  // namespace
+
 Sampling sample_rounds(std::span<const WarmArm> arms, const CompareOptions& options, Clock::time_point until,
                        const Observer& observer, const LookCallback& look) {
   const auto sampling_began = Clock::now();
@@ -99,18 +112,23 @@ Sampling sample_rounds(std::span<const WarmArm> arms, const CompareOptions& opti
   double round_s = 0;  // the longest so far: a round that would not end in time is not started
   for (int looks = 0; all.ended.empty();) {
     const auto began = Clock::now();
+    observer.now(round_text(verdicts));
     try {
-      all.rounds.push_back(turns.next());
-      verdicts.add(std::span(all.rounds).last(1));
-      round_s = std::max(round_s, seconds_since(began));
-      all.ended = stop_reason(verdicts, options, after(round_s), until, observer);
+      if (Round round = turns.next(); round.ended_early) {
+        all.ended = observer.stopped() ? "stopped" : "budget";
+      } else {
+        all.rounds.push_back(std::move(round));
+        verdicts.add(std::span(all.rounds).last(1));
+        round_s = std::max(round_s, seconds_since(began));
+        all.ended = stop_reason(verdicts, options, after(round_s), until, observer);
+      }
       for (size_t i = 0; i < arms.size() && !all.ended.empty(); ++i) all.facts[i] = arms[i].arm->facts();
     } catch (const std::exception& error) {  // named recovery: the rounds measured before it are kept
       if (all.rounds.empty()) throw;
       keep_failure(all, error, observer);
     }
     all.seconds = seconds_since(sampling_began);
-    if (verdicts.looks() == looks) continue;
+    if (verdicts.looks() == looks) continue;  // also if it ended with a round that ended early
     looks = verdicts.looks();
     verdicts.look();
     look(all, verdicts);

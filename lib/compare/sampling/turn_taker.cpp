@@ -67,9 +67,10 @@ Round TurnTaker::next() {
   Round round;
   round.order = turn_order(seed_, number_++, arms_.size());
   double of_arms_processes = 0;
-  for (size_t i = 0; i < 2 * arms_.size(); ++i) {
+  for (size_t i = 0; i < 2 * arms_.size() && !round.ended_early; ++i) {
     const size_t arm = round.arm_of(i);
     round.turns.push_back(arms_[arm]->turn(steps_[arm]));
+    round.ended_early = round.turns.back().steps < steps_[arm];
     of_arms_processes += round.turns.back().cpu_outside_s;
   }
   const double ours = process_cpu_seconds() - own_before + of_arms_processes,

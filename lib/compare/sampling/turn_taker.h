@@ -27,7 +27,7 @@ class TurnTaker {
   /// `steps`: of each arm's turn. `seed`: of the random order of the arms.
   TurnTaker(std::span<const WarmArm> arms, std::vector<int64_t> steps, uint64_t seed);
 
-  /// The next round. Throws what the arms throw.
+  /// The next round. It ends with the first turn that ends early. Throws what the arms throw.
   Round next();
 
  private:

@@ -13,8 +13,9 @@ struct Outcome;
 
 namespace trainopt::loading {
 
-inline constexpr Info kBatchSize{"batch_size", Exactness::new_math, /*tolerance=*/0, /*in_every_recipe=*/true,
-                                 /*other_draws=*/true},
+inline constexpr Info kBatchSize{
+    "batch_size",         Exactness::new_math, /*tolerance=*/0,    /*in_every_recipe=*/true,
+    /*other_draws=*/true, /*off=*/"null",      /*of_the_job=*/true},
     kWorkers{"num_workers", Exactness::same_bits}, kPrefetchFactor{"prefetch_factor", Exactness::same_bits},
     kPersistentWorkers{"persistent_workers", Exactness::same_bits}, kPinMemory{"pin_memory", Exactness::same_bits},
     kNonBlocking{"non_blocking", Exactness::same_bits};

@@ -42,6 +42,24 @@ TEST_CASE("two arms with one plan see the same batches and have the same losses 
   CHECK_FALSE(a.facts().ranks[0].peak_memory_mib);
 }
 
+TEST_CASE("a turn ends after the step in progress at its limit, and the next goes on from there") {
+  const TemporaryFolder folder;
+  LocalArm limited(endless(), folder / "a"), whole(endless(), folder / "b");
+  std::atomic<int> stop{0};
+  limited.limit_turns({.until = Clock::now() - std::chrono::seconds(1)});
+  Turn one = limited.turn(4);
+  CHECK(one.steps == 1);
+  CHECK(one.losses.size() == 1);
+  CHECK(limited.steps_taken() == 1);
+  limited.limit_turns({.stop = &stop});
+  one = joined(std::move(one), limited.turn(2));
+  stop = 2;
+  one = joined(std::move(one), limited.turn(5));
+  CHECK(one.steps == 4);
+  CHECK(one.losses == whole.turn(4).losses);
+  CHECK(std::filesystem::exists(update_file(folder / "a")));
+}
+
 TEST_CASE("an arm writes its records to its folder, and none if the plan logs nothing") {
   const TemporaryFolder folder;
   Plan silent = endless();

@@ -49,10 +49,14 @@ class Served {
 TEST_CASE("an arm's process reports that it is ready, takes turns and reports its facts") {
   Served served([] { return std::make_unique<ScriptedArm>(std::make_shared<SimulatedMachine>(1, 0.0), 0.5); });
   CHECK(served.read().contains("ready"));
-  write_json_line(served.socket, {{"turn", 3}});
+  write_json_line(served.socket, {{"turn", 3}, {"most_s", nullptr}});
   const Turn turn = turn_from(served.read().at("turn"));
   CHECK(turn.steps == 3);
   CHECK(turn.seconds == Approx(1.5));
+  write_json_line(served.socket, {{"turn", 3}, {"most_s", 1e6}});
+  CHECK(turn_from(served.read().at("turn")).steps == 3);
+  write_json_line(served.socket, {{"turn", 3}, {"most_s", -1}});
+  CHECK(turn_from(served.read().at("turn")).steps == 1);
   write_json_line(served.socket, {{"facts", true}});
   CHECK(facts_from(served.read().at("facts")).time_to_first_step_s == 1.5);
 }
@@ -64,7 +68,7 @@ TEST_CASE("an arm's error is sent with its message and exit code, and ends the s
     return arm;
   });
   served.read();
-  write_json_line(served.socket, {{"turn", 3}});
+  write_json_line(served.socket, {{"turn", 3}, {"most_s", nullptr}});
   const Json answer = served.read();
   CHECK(answer.at("error") == "out of memory; lower data.batch_size");
   CHECK(answer.at("exit_code") == 5);

@@ -110,7 +110,8 @@ TEST_CASE("a cell of an ablation takes its minimum of pairs, decided or not, and
 TEST_CASE("a budget too short for the first steps and one round is refused before anything is compared") {
   const auto machine = std::make_shared<SimulatedMachine>(1, 0);
   const auto slow = std::make_shared<ScriptedArm>(machine, /*step_s=*/1000);
-  CHECK_THROWS_WITH(warm_up_first("a", slow, {}, after(100), 1, 4), ContainsSubstring("the budget is too short"));
+  WarmUp first({}, {.until = after(100)}, /*arms=*/2, /*twins=*/4);
+  CHECK_THROWS_WITH(first("a", [&] { return slow; }), ContainsSubstring("the budget is too short"));
   CHECK(slow->steps_taken() == 2);
 }
 
@@ -118,7 +119,11 @@ TEST_CASE("where the first steps of all arms would take more than half of the ti
   const auto machine = std::make_shared<SimulatedMachine>(1, 0);
   const auto steps = [&](double step_s, int64_t others, int64_t twins) {
     const auto arm = std::make_shared<ScriptedArm>(machine, step_s);
-    return warm_up_first("a", arm, {.warmup_steps = 10}, after(1e4), others, twins).first_steps.steps;
+    WarmUp first({.warmup_steps = 10}, {.until = after(1e4)}, 1 + others, twins);
+    CHECK(first("a", [&] { return arm; }).first_steps.steps == first.steps());
+    const auto b = std::make_shared<ScriptedArm>(machine, step_s);
+    CHECK(first("b", [&] { return b; }).first_steps.steps == first.steps());
+    return first.steps();
   };
   CHECK(steps(1, 1, 4) == 10);
   CHECK(steps(450, 1, 0) == 5);
@@ -128,13 +133,58 @@ TEST_CASE("where the first steps of all arms would take more than half of the ti
 
 TEST_CASE("twins that would not end in time are not begun, and their number says how many there should be") {
   const auto machine = std::make_shared<SimulatedMachine>(1, 0);
-  const auto make = [&](int64_t) { return std::make_shared<ScriptedArm>(machine, 100); };
   const auto twins = [&](double seconds, std::optional<int64_t> repeats) {
     const CompareOptions options{.repeats = repeats, .warmup_steps = 3, .noise_blocks = 0};
-    return make_baseline(warm_up("a", make(0), options), make, options, after(seconds), {}).twins;
+    const auto make = [&](int64_t) {
+      return std::optional(warm_up("arm", std::make_shared<ScriptedArm>(machine, 100), options));
+    };
+    return make_baseline(*make(0), make, options, after(seconds), {}).twins;
   };
   CHECK(twins(200, {}).first_turns.empty());
   CHECK(twins(200, {}).wanted == 4);
   CHECK(twins(200, 2).first_turns.size() == 4);
   CHECK(twins(1e4, {}).first_turns.size() == 4);
+}
+
+TEST_CASE("a twin whose first steps are cut short is not used, and no other is begun") {
+  const auto machine = std::make_shared<SimulatedMachine>(1, 0);
+  WarmUp first({.warmup_steps = 5}, {.until = after(1e4)}, 2, 4);
+  WarmArm a = first("a", [&] { return std::make_shared<ScriptedArm>(machine, 0.1); });
+  int64_t made = 0;
+  const auto make = [&](int64_t number) {
+    ++made;
+    return first.twin(
+        "twin",
+        [&] {
+          auto arm = std::make_shared<ScriptedArm>(machine, 0.1);
+          if (number == 2) arm->ends_early_after = 0;
+          return arm;
+        },
+        after(1e3));
+  };
+  const Twins twins = make_baseline(a, make, {.noise_blocks = 0}, after(1e4), {}).twins;
+  CHECK(twins.first_turns.size() == 2);
+  CHECK(made == 3);
+}
+
+TEST_CASE("a round in which a turn ends early is no measurement, and the last") {
+  const auto machine = std::make_shared<SimulatedMachine>(1, 0);
+  std::vector<WarmArm> arms;
+  for (const char* name : {"a", "b"}) arms.push_back(warm_up(name, std::make_shared<ScriptedArm>(machine, 0.1), {}));
+  const auto b = std::dynamic_pointer_cast<ScriptedArm>(arms[1].arm);
+  b->ends_early_after = b->taken + 2 * 3;  // in the fourth round
+  const Sampling sampling = sample_rounds(arms, {}, kNever, {}, [](const Sampling&, const PairVerdicts&) {});
+  CHECK(sampling.ended == "budget");
+  REQUIRE(sampling.rounds.size() == 3);
+  for (const Round& round : sampling.rounds)
+    for (const Turn& turn : round.turns) CHECK(turn.steps == round.turns.front().steps);
+}
+
+TEST_CASE("a budget that ends in the first round is refused") {
+  const auto machine = std::make_shared<SimulatedMachine>(1, 0);
+  const WarmArm a = warm_up("a", std::make_shared<ScriptedArm>(machine, 0.1), {});
+  WarmArm b = warm_up("b", std::make_shared<ScriptedArm>(machine, 0.1), {});
+  std::dynamic_pointer_cast<ScriptedArm>(b.arm)->ends_early_after = 0;
+  CHECK_THROWS_WITH(compare({.a = a, .twins = {}, .noise = {}}, b, {}, kNever, {}),
+                    ContainsSubstring("the budget is too short"));
 }

@@ -32,9 +32,11 @@ class ScriptedArm : public Arm {
   ScriptedArm(std::shared_ptr<SimulatedMachine> machine, double step_s, int64_t step_samples = 32)
       : machine_(std::move(machine)), step_s_(step_s), step_samples_(step_samples) {}
 
+  void limit_turns(const TurnLimit& limit) override { limit_ = limit; }
   Turn turn(int64_t steps) override {
     if (fails_after && ++turns > *fails_after)
       throw UserError("out of memory; lower data.batch_size", ExitCode::memory);
+    if (limit_.is_reached() || (ends_early_after && taken >= *ends_early_after)) steps = 1;
     Turn turn;
     turn.steps = steps;
     turn.samples = steps * step_samples_;
@@ -60,6 +62,7 @@ class ScriptedArm : public Arm {
   const std::filesystem::path& folder() const override { return folder_; }
 
   std::optional<int64_t> fails_after;
+  std::optional<int64_t> ends_early_after;  ///< turns after which every turn has one step
   std::optional<int64_t> throttle;
   int64_t turns = 0, taken = 0;
   std::optional<int64_t> stalls_every;  ///< in turns
@@ -69,6 +72,7 @@ class ScriptedArm : public Arm {
   std::shared_ptr<SimulatedMachine> machine_;
   double step_s_;
   int64_t step_samples_, steps_ = 0;
+  TurnLimit limit_;
   std::filesystem::path folder_;
 };
 
