@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/print.h"
+#include "base/shell_command.h"
 #include "compare/bundle.h"
 #include "compare/each_values.h"
 #include "compare/output/comparison_json.h"
@@ -71,6 +72,7 @@ int compare_and_print(ArmsToCompare arms, Recipe named, const CompareOptions& op
   std::vector<Plan> plans;
   for (const ArmSpec& spec : arms.specs) plans.push_back(factory.plan(spec));  // throws before anything is created
   if (arms.host == ArmHost::this_process) arms.host = host_of(plans);
+  arms.command = shell_command(console.words, {"--budget", "--repeats", "--run-dir"}, {}, plans.front().position.ranks);
   named.name = "compare-" + named.name;
   named.run_dir = output.run_dir.empty() ? std::nullopt : std::optional(output.run_dir);
   // An absolute path, because an arm's recipe must not look like key=value.

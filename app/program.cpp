@@ -109,7 +109,7 @@ int run(int argc, char** argv, const Environment& environment) {
   app.fallthrough();
   OutputOptions output;
   output.words.assign(argv + 1, argv + argc);
-  app.add_flag("--quiet", output.quiet, "Print results only");
+  app.add_flag("--quiet", output.quiet, "Print results only: for a run, one line with its folder");
   app.add_flag("--no-color", output.no_color, "No colours and no progress line");
   app.add_option("--log-level", output.log_level, "trace, debug, info, warning, error or off")->capture_default_str();
   const std::vector<Entry> table = add_commands(app);

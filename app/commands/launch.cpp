@@ -121,6 +121,9 @@ Command add_launch(CLI::App& app) {
     LocalRanks spec = read_options(*options);
     refuse_inside_launcher(read_launch(context.environment), spec);
     spec.command = command_line(*options, context.output);
+    for (const char* document : {"--json", "--markdown"})
+      if (std::find(options->words.begin(), options->words.end(), document) != options->words.end())
+        spec.bare_output = true;
     spec.environment = context.environment;
     // On several machines only the user can give all launchers the same key.
     if (key_in(context.environment).empty() && spec.nodes == 1) spec.environment[kKeyVariable] = random_key();

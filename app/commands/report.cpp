@@ -2,6 +2,7 @@
 #include "app/commands.h"
 #include "base/error.h"
 #include "base/print.h"
+#include "report/sources.h"
 #include "run/report_page.h"
 #include "run/signals.h"
 
@@ -19,7 +20,7 @@ namespace fs = std::filesystem;
 struct ReportArguments {
   std::vector<std::string> folders;
   std::string out;
-  bool watch = false;
+  bool watch = false, json = false;
   int interval_s = 5;
 };
 
@@ -47,12 +48,18 @@ int watch(const ReportArguments& arguments, const std::vector<fs::path>& folders
   }
 }
 
-int report(const ReportArguments& arguments) {
+int write_page(const ReportArguments& arguments) {
   const std::vector<fs::path> folders(arguments.folders.begin(), arguments.folders.end());
   const fs::path page = page_of(arguments);
   if (arguments.watch) return watch(arguments, folders, page);
   write_report(folders, page);
-  print_out("{}\n", page.string());
+  if (arguments.json) {
+    Json json = {{"page", page.string()}};
+    json.update(to_json(report::read_sources(folders)));
+    print_json(json);
+  } else {
+    print_out("{}\n", page.string());
+  }
   return 0;
 }
 
@@ -73,11 +80,12 @@ Command add_report(CLI::App& app) {
       ->check([](const std::string& text) { return text.empty() ? "must not be empty" : ""; });
   auto* watch =
       command->add_flag("--watch", arguments->watch, "While a run goes on, rewrite the page; it reloads itself");
+  command->add_flag("--json", arguments->json, "Print what the page shows as one JSON object")->excludes(watch);
   command->add_option("--interval", arguments->interval_s, "Seconds between two pages of --watch")
       ->check(CLI::Range(1, 3600))
       ->needs(watch)
       ->capture_default_str();
-  return [=](const CommandContext&) { return report(*arguments); };
+  return [=](const CommandContext&) { return write_page(*arguments); };
 }
 
 }  // namespace trainopt

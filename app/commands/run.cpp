@@ -57,10 +57,15 @@ Command add_run(CLI::App& app) {
       "After training, measure what the job would gain if loading, updates, logging or, with several ranks, "
       "communication cost nothing");
   for (CLI::Option* option : measure->add_to(*command, "3m")) option->needs("--ceilings");
+  const auto json = std::make_shared<bool>(false);
+  command->add_flag("--json", *json, "Print one JSON object at the end: the run directory and its summary")
+      ->excludes("--ceilings");
   recipes->add_to(*command);
   return [=](const CommandContext& context) {
     const Launch launch = read_launch(context.environment);
-    const OutputOptions output = of_rank(context).output;
+    OutputOptions output = of_rank(context).output;
+    output.json = *json;
+    output.quiet = output.quiet || *json;
     // Several ranks stop together, which they can only once they have met.
     launch.position.ranks == 1 ? handle_signals_at_start() : handle_signals();
     recipes->add_run_dir(*run_dir);

@@ -14,8 +14,8 @@ std::string shell_quoted(const std::string& word) {
 }
 
 std::string shell_command(const std::vector<std::string>& words, const std::vector<std::string>& without,
-                          const std::vector<std::string>& more) {
-  std::string command = "trainopt";
+                          const std::vector<std::string>& more, int64_t ranks) {
+  std::string command = ranks > 1 ? "trainopt launch -n " + std::to_string(ranks) + " --" : "trainopt";
   const auto is_left_out = [&](const std::string& word) {
     return std::find(without.begin(), without.end(), word.substr(0, word.find('='))) != without.end();
   };

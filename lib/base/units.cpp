@@ -89,7 +89,7 @@ std::string human_bytes(double bytes) {
 std::string with_commas(int64_t number) {
   std::string text = std::to_string(number);
   for (int64_t at = static_cast<int64_t>(text.size()) - 3; at > (number < 0 ? 1 : 0); at -= 3)
-    text.insert(static_cast<size_t>(at), ",");
+    text.insert(static_cast<size_t>(at), 1, ',');
   return text;
 }
 

@@ -106,16 +106,14 @@ std::vector<std::string> warnings_of(const Comparison& c, bool consistent) {
     all.push_back(
         "the intervals of the pairs contradict each other, so at least one is wrong and nothing is concluded");
   const std::vector<PairOfArms> pairs = pairs_of(c.arms.size());
-  std::optional<int64_t> needed;
   bool all_decided = true;
   for (size_t i = 0; i < pairs.size(); ++i) {
     const std::string names =
         c.is_a_and_b() ? "" : fmt::format("{} (B) against {} (A): ", c.arms[pairs[i].b].name, c.arms[pairs[i].a].name);
     for (const auto& warning : warnings_about_arms(c.pairs[i])) all.push_back(names + warning);
     all_decided = all_decided && c.pairs[i].verdict != Verdict::inconclusive;
-    if (c.pairs[i].verdict == Verdict::inconclusive) needed = std::max(needed, more_measurements(c.pairs[i]));
   }
-  add_few_turns_warning(c.pairs.front(), all_decided, needed, measurement_name(c), all);
+  if (all_decided) add_few_turns_warning(c.pairs.front(), all);
   return all;
 }
 
@@ -194,6 +192,7 @@ void judge(Comparison& c, const PairVerdicts& verdicts) {
   const bool consistent = agree_on_intervals(c);
   c.fastest = fastest_of(c);
   c.warnings = warnings_of(c, consistent);
+  c.to_decide = what_decides(c.pairs, c.sampling.rounds, measurement_name(c));
   if (c.pairs.size() == 1) return;
   for (PairResult& pair : c.pairs) pair.blocks = {};
 }

@@ -66,7 +66,14 @@ struct Fastest {
   std::optional<double> ahead;  ///< the least ratio shown of the first one's throughput to that of any arm not listed
 };
 
+/// What would decide an inconclusive result.
+struct ToDecide {
+  std::string what;     ///< "to find or rule out a difference of 1.0 % takes about 303 blocks; there were 5"
+  double budget_s = 0;  ///< time of the whole comparison; 0: it is not a matter of time
+};
+
 struct Comparison {
+  std::string command = {};  ///< the command line without budget and folder; empty: unknown
   std::string job, key;  ///< what all arms share, as the user wrote it; the option they differ in. Both are empty for
                          ///< two recipes
   double level = 0.95;   ///< level of all conclusions together
@@ -82,6 +89,7 @@ struct Comparison {
   std::vector<PairResult> pairs;  ///< as in pairs_of(), B the later one; each at pair_level()
   Fastest fastest;
   std::vector<std::string> warnings;
+  std::vector<ToDecide> to_decide;  ///< empty if all verdicts are decided
 
   /// Whether the arms are two recipes, A and B; otherwise they are values of `key`.
   bool is_a_and_b() const { return key.empty(); }

@@ -54,6 +54,9 @@ class Judging {
   /// Sets the time of the whole measurement, warm-up included. Warnings say how long more measurements would take,
   /// which is a matter of the turns alone, so it comes after them.
   Comparison with_whole_time(Comparison c) const {
+    const double preparation_s = seconds_since(began_) - c.sampling.seconds;
+    for (ToDecide& each : c.to_decide)
+      if (each.budget_s > 0) each.budget_s += preparation_s;
     c.sampling.seconds = seconds_since(began_);
     for (PairResult& pair : c.pairs) pair.seconds = c.sampling.seconds;
     return c;
@@ -171,6 +174,7 @@ std::optional<Comparison> compare_arms(const ArmsToCompare& arms, const CompareO
                                        Clock::time_point until, ArmFactory& factory, const Observer& observer) {
   announce(arms, options, until, observer);
   Judging judging(options, observer);
+  judging.comparison.command = arms.command;
   judging.comparison.job = arms.job;
   judging.comparison.key = arms.key;
   for (const ArmSpec& spec : arms.specs) judging.comparison.recipes.push_back(recipe_json(spec.recipe));

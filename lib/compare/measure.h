@@ -12,7 +12,7 @@
 namespace trainopt {
 
 struct ArmsToCompare {
-  std::string job = {}, key = {};  ///< as in Comparison
+  std::string command = {}, job = {}, key = {};  ///< as in Comparison
   std::vector<std::string> names;
   std::vector<ArmSpec> specs;  ///< one for each name
   ArmHost host = ArmHost::this_process;

@@ -77,28 +77,70 @@ void compose_alone(Page& page, const ResultFolder& result, const Context&) {
   page.sections = result_sections(result, {});
 }
 
-/// The fastest of the runs that have ended: what limits it, and what to try next.
-Html headline_of_fastest(const std::vector<NamedRun>& runs) {
-  const NamedRun* fastest = nullptr;
-  const auto rate = [](const NamedRun& one) {
-    const Json& value = at(one.run->summary, "samples_per_s");
-    return value.is_number() && at(one.run->summary, "status") != "failed" ? value.get<double>() : 0;
-  };
-  for (const NamedRun& one : runs)
-    if (rate(one) > (fastest ? rate(*fastest) : 0)) fastest = &one;
-  if (!fastest) return {};
-  return element("p", "The fastest is " + element("strong", escape(fastest->name)) + ".") +
-         limits(*fastest->run, {fastest->keys, {}, {}}) + advice(*fastest->run);
+/// Samples per second of a run that ended well; 0: none.
+double rate_of(const NamedRun& one) {
+  const Json& value = at(one.run->summary, "samples_per_s");
+  return value.is_number() && at(one.run->summary, "status") != "failed" ? value.get<double>() : 0;
 }
 
-/// What could not be read, and what each run warned of.
+/// How many times faster than `slower` a run is at least: by the comparisons of each run with the one before, or if a
+/// run between them has none, by the noise of both runs. 0: not known.
+double least_ratio(const std::vector<NamedRun>& runs, size_t faster, size_t slower) {
+  double ratio = 1;
+  for (size_t i = std::min(faster, slower) + 1; i <= std::max(faster, slower) && ratio > 0; ++i) {
+    const Json none;
+    const Json& against = runs[i].against_previous ? *runs[i].against_previous : none;
+    const Json& end = at(against, faster > slower ? "interval.0" : "interval.1");
+    ratio = !end.is_number() ? 0 : faster > slower ? ratio * end.get<double>() : ratio / end.get<double>();
+  }
+  if (ratio > 0) return ratio;
+  const Json &of_faster = at(runs[faster].run->summary, "limit.noise_pct"),
+             &of_slower = at(runs[slower].run->summary, "limit.noise_pct");
+  if (!of_faster.is_number() || !of_slower.is_number()) return 0;
+  return rate_of(runs[faster]) * (1 - of_faster.get<double>() / 100) /
+         (rate_of(runs[slower]) * (1 + of_slower.get<double>() / 100));
+}
+
+/// The fastest of the runs that have ended, if the measurements tell it from all others: what limits it, and what to
+/// try next.
+Html headline_of_fastest(const std::vector<NamedRun>& runs) {
+  const size_t fastest = static_cast<size_t>(
+      std::max_element(runs.begin(), runs.end(),
+                       [](const NamedRun& a, const NamedRun& b) { return rate_of(a) < rate_of(b); }) -
+      runs.begin());
+  if (fastest == runs.size() || rate_of(runs[fastest]) <= 0) return {};
+  Html alike;
+  for (size_t i = 0; i < runs.size(); ++i)
+    if (i != fastest && rate_of(runs[i]) > 0 && least_ratio(runs, fastest, i) <= 1)
+      alike += (alike.empty() ? "" : ", ") + element("strong", escape(runs[i].name));
+  const Html name = element("strong", escape(runs[fastest].name));
+  return element("p", alike.empty() ? "The fastest is " + name + "."
+                                    : "No run is shown to be the fastest: " + name +
+                                          " has the highest throughput, and is not told apart from " + alike + ".") +
+         limits(*runs[fastest].run, {runs[fastest].keys, {}, {}}) + advice(*runs[fastest].run);
+}
+
+/// "first, second" or "19 runs".
+std::string names_of(const std::vector<std::string>& names) {
+  constexpr size_t kNamed = 3;
+  return names.size() > kNamed ? fmt::format("{} runs", names.size()) : fmt::format("{}", fmt::join(names, ", "));
+}
+
+/// What could not be read, and what each run warned of: each text once.
 Html notes_of(const std::vector<NamedRun>& runs) {
-  Html all;
+  std::vector<std::pair<std::string, std::vector<std::string>>> names_by_text;
   for (const NamedRun& one : runs) {
     std::vector<std::string> texts = one.run->notes;
     for (const Json& text : at(one.run->summary, "warnings")) texts.push_back(value_text(text));
-    all += notes(texts, one.name);
+    for (const std::string& text : texts) {
+      const auto known = std::find_if(names_by_text.begin(), names_by_text.end(),
+                                      [&](const auto& each) { return each.first == text; });
+      (known == names_by_text.end() ? names_by_text.emplace_back(text, std::vector<std::string>()) : *known)
+          .second.push_back(one.name);
+    }
   }
+  Html all;
+  for (const auto& [text, names] : names_by_text) all += notes({text}, names_of(names));
   return all;
 }
 

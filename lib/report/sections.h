@@ -63,6 +63,8 @@ Html rate_range_chart(const Figures& result, const Place& place);
 
 /// The arms a and b of a comparison, or the list of several.
 std::vector<Figures> arms_of(const Figures& result);
+/// What charts and tables call arm `number` of these: "A" and "B" of two recipes, otherwise the name.
+Html label_of_arm(const Figures& result, const Figures& arm, size_t number);
 
 /// pays, costs, no effect, inconclusive; null and what is not known are undecided.
 Forest::Verdict verdict_of(const Json& verdict);

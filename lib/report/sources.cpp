@@ -355,4 +355,55 @@ RunFolder read_run(const std::filesystem::path& path, size_t columns) {
   return run;
 }
 
+namespace {
+
+const char* word_of(ResultKind kind) {
+  switch (kind) {
+    case ResultKind::comparison:
+      return "comparison";
+    case ResultKind::several_arms:
+      return "comparison of several arms";
+    case ResultKind::against:
+      return "comparison with a stored result";
+    case ResultKind::ablation:
+      return "ablation";
+    case ResultKind::rate_range:
+      return "range test of the learning rate";
+  }
+  return "";
+}
+
+Json json_of(const RunFolder& run) {
+  return {{"folder", run.path.string()},
+          {"kind", "run"},
+          {"name", run.name()},
+          {"summary", run.summary},
+          {"notes", run.notes}};
+}
+
+Json json_of(const ResultFolder& folder) {
+  return {{"folder", folder.path.string()},
+          {"kind", word_of(folder.kind)},
+          {"result", folder.result},
+          {"notes", folder.notes}};
+}
+
+Json json_of(const LadderFolder& ladder) {
+  Json json = {{"folder", ladder.path.string()}, {"kind", "ladder"}, {"rungs", Json::array()}};
+  for (const LadderFolder::Rung& rung : ladder.rungs) {
+    json["rungs"].push_back(json_of(rung.run));
+    json["rungs"].back()["against_previous"] = rung.against_previous;
+  }
+  return json;
+}
+
+}  // namespace
+
+Json to_json(const std::vector<Source>& sources) {
+  Json json = {{"schema_version", 1}, {"folders", Json::array()}};
+  for (const Source& source : sources)
+    json["folders"].push_back(std::visit([](const auto& folder) { return json_of(folder); }, source));
+  return json;
+}
+
 }  // namespace trainopt::report

@@ -77,4 +77,8 @@ using Source = std::variant<RunFolder, ResultFolder, LadderFolder>;
 /// Throws UserError(data) for a folder that is none of these, such as the result of tune, and says what it is.
 std::vector<Source> read_sources(const std::vector<std::filesystem::path>& folders);
 
+/// What a page about these folders shows, as numbers: {schema_version, folders: [{folder, kind, …}]}, where a run has
+/// its `summary`, null before its end, a ladder its `rungs`, and any other its `result`.
+Json to_json(const std::vector<Source>& sources);
+
 }  // namespace trainopt::report

@@ -4,6 +4,7 @@
 #include "base/files/files.h"
 #include "base/files/held_folder.h"
 #include "base/log.h"
+#include "base/print.h"
 #include "base/signals.h"
 #include "base/units.h"
 #include "checkpoint/store.h"
@@ -11,6 +12,7 @@
 #include "debugging/wait_finder.h"
 #include "device/memory.h"
 #include "metrics/hardware/environment.h"
+#include "metrics/format.h"
 #include "metrics/line_file.h"
 #include "metrics/tensorboard.h"
 #include "recipe/recipe_io.h"
@@ -268,8 +270,11 @@ void RunReport::finish(const Trainer* trainer, const Json& bad_samples, const Ru
   records_->summary.set_energy_source(records_->telemetry.energy_source());
   records_->summary.set_price_per_hour(plan_.bench.price_per_hour);
   records_->sinks.finish();
-  write_files(outcome, bad_samples, end);
-  if (!output_.quiet) print_end(outcome, end);
+  const Json summary = write_files(outcome, bad_samples, end);
+  if (output_.json)
+    print_json_result(summary);
+  else
+    output_.quiet ? print_result(summary, outcome, end) : print_end(outcome, end);
 }
 
 void RunReport::finish_failed(const Trainer* trainer, const Explained& failure, double seconds_before_training) {
@@ -283,7 +288,7 @@ void RunReport::finish_failed(const Trainer* trainer, const Explained& failure, 
   }
 }
 
-void RunReport::write_files(const RunOutcome& outcome, const Json& bad_samples, const RunEnd& end) {
+Json RunReport::write_files(const RunOutcome& outcome, const Json& bad_samples, const RunEnd& end) {
   // First, because a full disk may have room for nothing else.
   const Json summary = summary_json(outcome, end);
   write_file(run_dir_ / "summary.json", json_text(summary, 2) + "\n");
@@ -300,6 +305,26 @@ void RunReport::write_files(const RunOutcome& outcome, const Json& bad_samples, 
       records_->sinks.dropped_lines() + records_->telemetry.dropped_lines() + records_->evaluations.dropped_lines();
   if (dropped > 0) log_warning("{} could not be written", counted(dropped, "record line"));
   if (plan_.logging.report) write_own_report(run_dir_);
+  return summary;
+}
+
+void RunReport::print_json_result(const Json& summary) const {
+  Json json = {{"run_dir", path_for_others(run_dir_).string()}};
+  json.update(summary);
+  print_json_text(json_text(json, 2) + "\n");
+  std::fflush(stdout);
+}
+
+void RunReport::print_result(const Json& summary, const RunOutcome& outcome, const RunEnd& end) const {
+  std::string result = end.status == "failed" ? fmt::format("failed after {}", counted(outcome.steps, "step"))
+                                              : fmt::format("{} {}", end.status, end.reason);
+  if (const Json& rate = summary.at("samples_per_s"); rate.is_number())
+    result += fmt::format(", {} samples/s", human_rate(rate.get<double>()));
+  if (const Json& loss = summary.at("loss").at("last"); loss.is_number())
+    result += fmt::format(", last loss {:.4g}", loss.get<double>());
+  if (outcome.evaluation) result += ", " + quality_text(*outcome.evaluation);
+  print_out("{}; the run directory is {}\n", result, path_for_others(run_dir_).string());
+  std::fflush(stdout);
 }
 
 void RunReport::print_end(const RunOutcome& outcome, const RunEnd& end) {

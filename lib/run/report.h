@@ -93,8 +93,12 @@ class RunReport : public RunListener {
   void warn_of_spike(const StepRecord& row);
   void write_step_times() const;
   void write_bad_samples(const Json& bad_samples) const;
-  void write_files(const RunOutcome& outcome, const Json& bad_samples, const RunEnd& end);
+  /// Returns the summary.
+  Json write_files(const RunOutcome& outcome, const Json& bad_samples, const RunEnd& end);
   void print_end(const RunOutcome& outcome, const RunEnd& end);
+  /// One line.
+  void print_result(const Json& summary, const RunOutcome& outcome, const RunEnd& end) const;
+  void print_json_result(const Json& summary) const;
 
   const Plan& plan_;
   Recipe recipe_;  ///< set by open()

@@ -16,7 +16,6 @@ import pytest
 
 QUICK = ("--repeats", "8", "--turn", "5ms", "bench.warmup_steps=3")
 TWO_PAIRS = ("--repeats", "2", *QUICK[2:])
-DEFAULT_BATCH = "data.batch_size=32"  # ablate leaves out switches that have their default value
 GAIN = {"ratio", "interval", "verdict", "blocks", "pairs", "reason"}
 
 
@@ -87,7 +86,7 @@ def test_with_a_price_each_arm_has_the_price_of_its_samples(trainopt, recipe):
         assert arm["price_per_million_samples"] == pytest.approx(1e3 / arm["samples_per_s"])
     shown = trainopt("compare", "--show", "out")
     assert len(re.findall(r"^  [AB] +\S+ samples/s, \S+ per million samples, mean step", shown.out, re.M)) == 2, shown
-    ablated = trainopt("ablate", recipe, DEFAULT_BATCH, "optimizations.amp=false", *TWO_PAIRS, price)
+    ablated = trainopt("ablate", recipe, "optimizations.amp=false", *TWO_PAIRS, price)
     assert re.search(r"everything off \S+ samples/s \(\S+ per million samples\), everything on", ablated.out), ablated
 
 
@@ -377,6 +376,7 @@ def test_ablate(trainopt, recipe):
         recipe,
         "data.batch_size=16",
         "optimizations.set_to_none=false",
+        *["--only", "amp", "--only", "batch_size"],
         *TWO_PAIRS,
         "--json",
         "--run-dir",
@@ -426,7 +426,7 @@ def test_ablate_has_a_row_for_a_failing_arm(trainopt, recipe):
 def test_ablate_skips_switches_without_effect(trainopt, recipe):
     """cuda_graph needs fused_optimizer; without a GPU it does nothing and must not block fused_optimizer."""
     switches = "optimizations={amp: false, set_to_none: false, fused_optimizer: true, cuda_graph: true}"
-    result = trainopt("ablate", recipe, "device=cpu", switches, DEFAULT_BATCH, *TWO_PAIRS, "--json", timeout=300)
+    result = trainopt("ablate", recipe, "device=cpu", switches, *TWO_PAIRS, "--json", timeout=300)
     rows = {row["name"]: row for row in result.json()["switches"]}
     assert rows["cuda_graph"]["no_effect"] and rows["fused_optimizer"]["alone"]["ratio"] > 0, result
 

@@ -14,6 +14,7 @@ struct LocalRanks {
   int master_port = 0;                 ///< restart r uses master_port + r, where no rank of an earlier attempt listens
   int restarts = 0, max_restarts = 0;  ///< how often all ranks have been started again, and may be
   std::vector<std::string> command;    ///< the first word is the program's path
+  bool bare_output = false;            ///< standard output is for a program, so its lines get no rank in front
   std::map<std::string, std::string> environment;  ///< complete; each rank's own variables override it
   double term_delay_s = 15;                        ///< between the first failure and SIGTERM to the others
   double grace_s = 5;                              ///< between SIGTERM and SIGKILL

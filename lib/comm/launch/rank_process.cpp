@@ -117,7 +117,7 @@ RankProcess::RankProcess(const LocalRanks& spec, int local_rank, const sigset_t&
     throw UserError(fmt::format("cannot start rank {}: {}: {}", rank_, std::strerror(reason), spec.command.front()),
                     ExitCode::bug);
   }
-  output_.emplace(output.take_read_end(), STDOUT_FILENO, prefix_of(spec, rank_));
+  output_.emplace(output.take_read_end(), STDOUT_FILENO, spec.bare_output ? "" : prefix_of(spec, rank_));
   errors_.emplace(errors.take_read_end(), STDERR_FILENO, prefix_of(spec, rank_));
 }
 

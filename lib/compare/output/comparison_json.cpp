@@ -180,6 +180,12 @@ Comparison read(const Json& json) {
                     ExitCode::data);
   judge(c);
   c.warnings = json.at("warnings").get<std::vector<std::string>>();
+  if (const Json command = json.value("command", Json()); command.is_string()) c.command = command;
+  if (json.contains("to_decide")) {  // as it was measured: what is computed again takes the preparation for turns
+    c.to_decide.clear();
+    for (const Json& each : json.at("to_decide"))
+      c.to_decide.push_back({each.at("what"), each.at("budget_s").is_null() ? 0 : each.at("budget_s").get<double>()});
+  }
   const std::vector<PairOfArms> pairs = pairs_of(c.arms.size());
   for (size_t i = 0; i < pairs.size(); ++i)
     require_recorded(c, pairs[i], c.is_a_and_b() ? json : json.at("pairs").at(i));
@@ -202,7 +208,13 @@ Json to_json(const Comparison& c, bool with_samples) {
                {"seed", c.seed},
                {"own_processes", s.own_processes},
                {"warnings", c.warnings},
+               {"command", c.command.empty() ? Json() : Json(c.command)},
+               {"to_decide", Json::array()},
                {"noise_floor", c.noise ? to_json(*c.noise) : Json()}});
+  for (const ToDecide& each : c.to_decide)
+    json["to_decide"].push_back({{"what", each.what},
+                                 {"budget_s", each.budget_s > 0 ? Json(each.budget_s) : Json()},
+                                 {"command", each.budget_s > 0 ? Json(command_to_decide(c, each)) : Json()}});
   if (!with_samples) return json;
   json["samples"] = Json::array();
   if (c.is_a_and_b())

@@ -36,6 +36,12 @@ std::string_view color_of(Verdict verdict) {
 
 std::string level_text(double level) { return fmt::format("{:g} %", 100 * level); }
 
+std::string command_to_decide(const Comparison& c, const ToDecide& what) {
+  const double unit = what.budget_s > 120 ? 60 : 10;
+  const Duration budget{std::ceil(what.budget_s / unit) * unit};
+  return fmt::format("{}{}--budget {}", c.command, c.command.empty() ? "" : " ", to_text(budget));
+}
+
 std::string_view ending(const std::string& ended) {
   if (ended == "decided") return "until it was decided";
   if (ended == "precision") return "until the interval was as narrow as --precision requires";
@@ -225,6 +231,14 @@ std::string arm_text(const ArmResult& arm) {
 
 namespace {
 
+/// What would decide the comparison, each with its command.
+std::vector<std::string> to_decide_texts(const Comparison& c) {
+  std::vector<std::string> all;
+  for (const ToDecide& each : c.to_decide)
+    all.push_back(each.budget_s > 0 ? fmt::format("{}: {}", each.what, command_to_decide(c, each)) : each.what);
+  return all;
+}
+
 std::string two_arms_text(const Comparison& c, bool color) {
   std::string text;
   const auto line = [&](const std::string& name, const std::string& value) {
@@ -248,6 +262,7 @@ std::string two_arms_text(const Comparison& c, bool color) {
   for (const auto& switched : switch_lines({{"A", &c.arms[0].facts.receipts}, {"B", &c.arms[1].facts.receipts}}))
     line("switch", switched);
   for (const auto& warning : c.warnings) line("warning", warning);
+  for (const std::string& each : to_decide_texts(c)) line("to decide", each);
   return text;
 }
 
@@ -275,6 +290,7 @@ std::string two_arms_markdown(const Comparison& c) {
   if (c.numbers()) text += fmt::format(" Numbers: {}.", numbers_text(*c.numbers()));
   text += fmt::format(" Not seen: {}.", not_seen_text(c));
   for (const auto& warning : c.warnings) text += fmt::format(" Warning: {}.", warning);
+  for (const std::string& each : to_decide_texts(c)) text += fmt::format(" To decide: {}.", each);
   return text + "\n";
 }
 
@@ -430,6 +446,14 @@ std::vector<PairLine> other_pairs(const Comparison& c) {
   return lines;
 }
 
+/// "2 steps (32), 1 step (64)".
+std::string steps_of_arms(const Comparison& c, const std::vector<int64_t>& steps) {
+  std::vector<std::string> all;
+  for (size_t arm = 0; arm < steps.size(); ++arm)
+    all.push_back(fmt::format("{} ({})", counted(steps[arm], "step"), c.arms[arm].name));
+  return fmt::format("{}", fmt::join(all, ", "));
+}
+
 std::string rounds_text(const Comparison& c) {
   const Round& first = c.sampling.rounds.front();
   std::vector<int64_t> steps(c.arms.size());
@@ -440,7 +464,7 @@ std::string rounds_text(const Comparison& c) {
       "{} of {} of {}, {}, {} in total; all intervals and verdicts hold together at {}, each at {:.4g} %",
       c.sampling.own_processes ? fmt::format("{} of processes, {}", counted(c.sets(), "set"), rounds) : rounds,
       counted(static_cast<int64_t>(first.turns.size()), "turn"),
-      same ? counted(steps.front(), "step") : fmt::format("{} steps", fmt::join(steps, ", ")), ending(c.sampling.ended),
+      same ? counted(steps.front(), "step") : steps_of_arms(c, steps), ending(c.sampling.ended),
       human_seconds(c.sampling.seconds), level_text(c.level), 100 * pair_level(c.level, c.arms.size()));
 }
 
@@ -478,6 +502,7 @@ std::vector<Remark> remarks_of(const Comparison& c) {
   for (const ArmResult& arm : c.arms) receipts.push_back({arm.name, &arm.facts.receipts});
   for (auto& line : switch_lines(receipts)) all.push_back({"switch", std::move(line)});
   for (const auto& warning : c.warnings) all.push_back({"warning", warning});
+  for (auto& each : to_decide_texts(c)) all.push_back({"to decide", std::move(each)});
   return all;
 }
 

@@ -24,6 +24,8 @@ std::string with_range(double ratio, const std::optional<Interval>& interval);
 std::string_view color_of(Verdict verdict);
 /// "95 %".
 std::string level_text(double level);
+/// "trainopt compare … --budget 10m"; without the command, only the option.
+std::string command_to_decide(const Comparison& comparison, const ToDecide& what);
 /// "until it was decided": of Sampling::ended.
 std::string_view ending(const std::string& ended);
 std::string noise_text(const NoiseFloor& noise);

@@ -7,7 +7,9 @@
 #include "metrics/summary.h"
 #include "statistics/spread.h"
 
+#include <algorithm>
 #include <cmath>
+#include <functional>
 
 namespace trainopt {
 namespace {
@@ -127,24 +129,77 @@ std::vector<std::string> warnings_about_arms(const PairResult& comparison) {
   return all;
 }
 
-std::optional<int64_t> more_measurements(const PairResult& c) {
-  return c.verdict == Verdict::inconclusive ? needed_for(c, c.min_effect) : std::nullopt;
-}
-
 std::string time_to_decide(const PairResult& c, double effect) {
   const auto needed = needed_for(c, effect);
   return needed ? long_time(seconds_for(c, *needed)) : "";
 }
 
-void add_few_turns_warning(const PairResult& c, bool decided, std::optional<int64_t> needed, std::string_view unit,
-                           std::vector<std::string>& all) {
-  if (decided && c.ended != "decided" && c.turns() < kTurnsToSeeStalls)
+void add_few_turns_warning(const PairResult& c, std::vector<std::string>& all) {
+  if (c.ended != "decided" && c.turns() < kTurnsToSeeStalls)
     all.push_back(
         fmt::format("only {} of each arm: {} may have been missed", counted(c.turns(), "turn"), unseen_stalls(c)));
-  if (decided || !needed) return;
-  all.push_back(fmt::format("to find or rule out a difference of {:.1f} % takes about {} here ({}); there were {}",
-                            100 * c.min_effect, counted(*needed, unit), long_time(seconds_for(c, *needed)),
-                            measurements_taken(c)));
+}
+
+namespace {
+
+/// The undecided pair that needs most to find or rule out `effect`, and how much.
+struct Slowest {
+  const PairResult* pair = nullptr;
+  int64_t measurements = 0;
+};
+
+Slowest slowest_to_decide(const std::vector<PairResult>& pairs,
+                          const std::function<double(const PairResult&)>& effect) {
+  Slowest slowest;
+  for (const PairResult& pair : pairs)
+    if (pair.verdict == Verdict::inconclusive)
+      if (const auto needed = needed_for(pair, effect(pair)); needed && *needed > slowest.measurements)
+        slowest = {&pair, *needed};
+  return slowest;
+}
+
+/// With room for an estimate that is too low.
+double budget_for(const Slowest& slowest) {
+  constexpr double kRoom = 1.2;
+  return kRoom * seconds_for(*slowest.pair, slowest.measurements);
+}
+
+/// How far the measured ratio is from no effect, or min_effect if that is more.
+double measured_effect(const PairResult& pair) {
+  return std::max(pair.min_effect, std::expm1(std::abs(std::log(pair.ratio))));
+}
+
+}  // namespace
+
+std::vector<ToDecide> what_decides(const std::vector<PairResult>& pairs, const std::vector<Round>& rounds,
+                                   std::string_view unit) {
+  std::vector<ToDecide> all;
+  const auto undecided = std::find_if(pairs.begin(), pairs.end(),
+                                      [](const PairResult& pair) { return pair.verdict == Verdict::inconclusive; });
+  if (undecided == pairs.end()) return all;
+  const double min_effect = undecided->min_effect;
+  const Slowest least = slowest_to_decide(pairs, [&](const PairResult&) { return min_effect; });
+  const Slowest measured = slowest_to_decide(pairs, measured_effect);
+  if (measured.pair && measured_effect(*measured.pair) > 2 * min_effect)
+    all.push_back({fmt::format("a difference as large as measured, {}, shows after about {} ({})",
+                               percent_faster(measured.pair->ratio), counted(measured.measurements, unit),
+                               long_time(seconds_for(*measured.pair, measured.measurements))),
+                   budget_for(measured)});
+  if (least.pair)
+    all.push_back(
+        {fmt::format("to find or rule out a difference of {:.1f} % takes about {} here ({}); there were {}",
+                     100 * min_effect, counted(least.measurements, unit),
+                     long_time(seconds_for(*least.pair, least.measurements)), measurements_taken(*least.pair)),
+         budget_for(least)});
+  constexpr double kLonger = 4;
+  if (all.empty()) all.push_back({fmt::format("more {}s", unit), kLonger * undecided->seconds});
+  constexpr double kLong = 3600;  // seconds
+  if (least.pair && budget_for(least) > kLong)
+    all.push_back({fmt::format("if differences below {0:g} % do not matter, --min-effect {0:g}% decides sooner",
+                               std::min(50.0, 1000 * min_effect)),
+                   0});
+  if (!conditions_of(rounds).empty()) all.push_back({"on a quieter machine it takes less", 0});
+  return all;
 }
 
 }  // namespace trainopt

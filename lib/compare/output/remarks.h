@@ -14,11 +14,11 @@ std::vector<std::string> conditions_of(const std::vector<Round>& rounds);
 void add_noise_warning(const std::optional<NoiseFloor>& noise, double min_effect, std::vector<std::string>& all);
 /// About A and B: long turns in one of them, carry-over.
 std::vector<std::string> warnings_about_arms(const PairResult& pair);
-/// If the verdict is inconclusive for want of measurements: about how many would find or rule out min_effect.
-std::optional<int64_t> more_measurements(const PairResult& pair);
-/// `decided`: whether all verdicts are. `needed`: measurements that would decide. `unit`: a measurement's name.
-void add_few_turns_warning(const PairResult& pair, bool decided, std::optional<int64_t> needed, std::string_view unit,
-                           std::vector<std::string>& all);
+/// If all verdicts are decided by few turns.
+void add_few_turns_warning(const PairResult& pair, std::vector<std::string>& all);
+/// What would decide the pairs that are not decided. `unit`: a measurement's name.
+std::vector<ToDecide> what_decides(const std::vector<PairResult>& pairs, const std::vector<Round>& rounds,
+                                   std::string_view unit);
 
 /// "stalls that come less often than once in 52 turns (13 s of training)": stalls that this comparison may have missed.
 std::string unseen_stalls(const PairResult& pair);

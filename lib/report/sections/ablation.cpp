@@ -122,12 +122,17 @@ Html ceilings(const Figures& result) {
   return draw(table);
 }
 
-/// The switches with this verdict of their gain in the stack, or alone if that was not measured.
+/// Which gain of a switch its chip and the advice are about: in the stack, or alone if that was not measured.
+const char* judged_gain(const Figures& one) {
+  return one.json("in_stack.verdict").is_string() && one.value("in_stack.ratio") ? "in_stack" : "alone";
+}
+
+/// The switches with this verdict.
 std::string with_verdict(const Figures& result, Forest::Verdict verdict) {
   std::string names;
   for (const Figures& one : switches_of(result)) {
-    const char* path = one.json("in_stack.verdict").is_string() ? "in_stack.verdict" : "alone.verdict";
-    if (one.json(path).is_string() && verdict_of(one.json(path)) == verdict)
+    const std::string gain = judged_gain(one);
+    if (one.value(gain + ".ratio") && verdict_of(one.json(gain + ".verdict")) == verdict)
       names += (names.empty() ? "" : ", ") + value_text(one.json("name"));
   }
   return names;
@@ -156,14 +161,22 @@ Html advice(const Figures& result) {
   return items.empty() ? Html() : element("h2", "What to try") + element("ol", {{"class", "advice"}}, items);
 }
 
+/// The switch's verdict, and the share that the table states; without one, the gain that was measured.
+Html chip_text(const Figures& one) {
+  const std::string gain = judged_gain(one);
+  if (!one.value(gain + ".ratio")) return gain_figures(one.of(gain));
+  const Html figures = one.json("share").is_object()
+                           ? "share " + gain_figures(one.of("share"))
+                           : (gain == "alone" ? "alone " : "in the stack ") + gain_figures(one.of(gain));
+  return verdict_chip(one.of(gain)) + " " + figures;
+}
+
 /// The switches by their share, as chips.
 Html chips(const Figures& result) {
   Html items;
   for (const Figures& one : ranked(result)) {
     const bool idle = has_no_effect(one);
-    const Html seen = idle                            ? "no effect: " + one.text("no_effect")
-                      : one.json("share").is_object() ? gain_figures(one.of("share"))
-                                                      : Html("not measured");
+    const Html seen = idle ? "no effect: " + one.text("no_effect") : chip_text(one);
     items += element(
         "li", {{"class", idle ? "switch is-idle" : "switch is-off"}},
         element("span", {{"class", "name"}}, one.text("name")) + " " + element("span", {{"class", "seen"}}, seen));

@@ -49,9 +49,10 @@ Html forest_of_pairs(const ResultFolder& folder, const Place& place) {
 
 Html switches_of_arms(const Figures& result) {
   Html all;
-  for (const auto& arm : arms_of(result))
-    if (Html list = switch_list(arm.of("receipts")); !list.empty())
-      all += element("div", element("h3", arm.text("name")) + list);
+  const auto arms = arms_of(result);
+  for (size_t i = 0; i < arms.size(); ++i)
+    if (Html list = switch_list(arms[i].of("receipts")); !list.empty())
+      all += element("div", element("h3", label_of_arm(result, arms[i], i)) + list);
   return all.empty() ? Html() : element("div", {{"class", "side-by-side"}}, all);
 }
 
@@ -121,7 +122,9 @@ Html several_arms_headline(const Figures& result) {
 /// Where an arm's time goes, in the words of a run's page.
 Html limits_of_arms(const Figures& result) {
   Html items;
-  for (const auto& arm : arms_of(result)) {
+  const auto arms = arms_of(result);
+  for (size_t i = 0; i < arms.size(); ++i) {
+    const Figures& arm = arms[i];
     const double wait = arm.value("data_wait_pct").value_or(0);
     const auto sum = [&](const char* phase) { return arm.value(fmt::format("phases.{}_ms", phase)).value_or(0); };
     const double forward = sum("forward"), backward = sum("backward"), update = sum("update");
@@ -130,7 +133,7 @@ Html limits_of_arms(const Figures& result) {
     const char* sentence = wait >= 50                    ? "waits for data most of the time"
                            : update > forward + backward ? "is limited by the update of the weights"
                                                          : "is limited by the forward and backward passes";
-    items += element("p", element("strong", arm.text("name")) + " " + sentence + ": waiting for data " +
+    items += element("p", element("strong", label_of_arm(result, arm, i)) + " " + sentence + ": waiting for data " +
                               arm.number("data_wait_pct", percent_text) +
                               escape(fmt::format("; of the rest, forward {}, backward {}, update {}",
                                                  percent_text(100 * forward / all), percent_text(100 * backward / all),
@@ -150,7 +153,11 @@ Html try_next(const Json& result) {
     what = fastest.size() == 1 ? fmt::format("Use {} = {}.", value_text(at(result, "each.key")), value_text(fastest[0]))
                                : "Measure longer, or choose by other needs: the fastest are not told apart.";
   if (what.empty() || at(result, "failure").is_string()) return {};
-  return element("h2", "What to try") + element("ol", {{"class", "advice"}}, advice_item(escape(what), {}, ""));
+  Html items = advice_item(escape(what), {}, "");
+  for (const Json& each : at(result, "to_decide"))
+    items += advice_item(escape(value_text(at(each, "what"))), {},
+                         at(each, "command").is_string() ? value_text(at(each, "command")) : "");
+  return element("h2", "What to try") + element("ol", {{"class", "advice"}}, items);
 }
 
 /// The switches that one arm has, or that had an effect in it, and another not.
@@ -163,13 +170,15 @@ Html switches_that_differ(const Figures& result) {
                                    : value_text(at(*found, "requested")) + value_text(at(*found, "effective"));
   };
   Html all;
-  for (const auto& arm : arms) {
+  for (size_t i = 0; i < arms.size(); ++i) {
+    const Figures& arm = arms[i];
     Html items;
     for (const auto& [name, receipt] : arm.json("receipts").items())
       if (std::any_of(arms.begin(), arms.end(),
                       [&, &name = name](const Figures& other) { return state(other, name) != state(arm, name); }))
         items += switch_item(Figures(receipt, arm.prefix() + "receipts." + name + "."), name, "observed");
-    if (!items.empty()) all += element("h3", arm.text("name")) + element("ul", {{"class", "switches"}}, items);
+    if (!items.empty())
+      all += element("h3", label_of_arm(result, arm, i)) + element("ul", {{"class", "switches"}}, items);
   }
   return all.empty() ? Html() : element("h2", "Which switches did what") + all;
 }

@@ -33,6 +33,10 @@ std::vector<Figures> arms_of(const Figures& result) {
   return arms;
 }
 
+Html label_of_arm(const Figures& result, const Figures& arm, size_t number) {
+  return result.json("arms").is_object() ? escape(number == 0 ? "A" : "B") : arm.text("name");
+}
+
 Forest::Verdict verdict_of(const Json& verdict) {
   if (verdict == "pays") return Forest::Verdict::faster;
   if (verdict == "costs") return Forest::Verdict::slower;
@@ -90,10 +94,8 @@ Html arms_table(const Figures& result) {
                           {"peak memory", true},
                           {"first step after", true}},
               .rows = {}};
-  const bool lettered = result.json("arms").is_object();
   for (const auto& arm : arms_of(result)) {
-    const char* letter = !lettered ? "" : table.rows.empty() ? "A: " : "B: ";
-    table.rows.push_back({letter + arm.text("name"), arm.number("samples_per_s", rate_text),
+    table.rows.push_back({label_of_arm(result, arm, table.rows.size()), arm.number("samples_per_s", rate_text),
                           arm.number("step_ms_p50", ms_text), phases(arm), arm.number("data_wait_pct", percent_text),
                           arm.number("peak_memory_mib", mib_text), arm.number("time_to_first_step_s", seconds_text)});
   }
