@@ -188,7 +188,8 @@ def test_a_report_as_json(job):
 
 
 def test_an_inconclusive_result_says_what_would_decide_it(job):
-    result = job(*COMPARE, "--no-numbers", "--repeats", "3", "--min-effect", "0.1%", "--run-dir", "out", "--budget", "50s")
+    few = ("--no-numbers", "--repeats", "3", "--min-effect", "0.1%", "--budget", "50s")
+    result = job(*COMPARE, *few, "--run-dir", "out")
     assert result.code == 0 and "inconclusive" in result.out, result
     again = "trainopt compare job.yaml --with optimizations.amp=false --no-numbers --min-effect 0.1% --budget "
     assert "to find or rule out a difference of 0.1 % takes about" in result.out and again in result.out, result
