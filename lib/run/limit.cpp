@@ -138,6 +138,11 @@ std::string text_of(const Part& part, const std::vector<Part>& parts) {
       std::find_if(parts.begin(), parts.end(), [](const Part& each) { return !each.avoidable && each.share_pct >= 1; });
   if (part.avoidable && computing != parts.end())
     text += fmt::format("; {} takes {:.0f} %", computing->name, computing->share_pct);
+  if (part.avoidable || part.share_pct >= 50) return text;
+  // What limits a run by a small share needs the other shares beside it, as the page's bar has them.
+  for (const Part& other : parts)
+    if (other.name != part.name && other.share_pct >= 10)
+      text += fmt::format("; {} takes {:.0f} %", other.name, other.share_pct);
   return text;
 }
 

@@ -120,6 +120,20 @@ TEST_CASE("starting operations is the limit of a run with many small ones") {
   CHECK(find_limit(gpu).share_pct == Approx(45));
 }
 
+TEST_CASE("a small share that limits a run is stated with the others") {
+  RunTimes times = steady();
+  times.operations_ms = 30;
+  times.step.forward_ms = 20;
+  times.step.backward_ms = 32;
+  times.step.update_ms = 48;
+  const Limit limit = find_limit(times);
+  CHECK(limit.name == "compute");
+  CHECK(limit.share_pct == Approx(36.4));
+  CHECK(limit.text ==
+        "compute: 36 % of the time computing forward and backward; update takes 34 %; launches takes 30 %");
+  CHECK(find_limit(steady()).text == "compute: 90 % of the time computing forward and backward");
+}
+
 TEST_CASE("computing is told apart by what the roofline knows") {
   RunTimes times = steady();
   times.memory_bound_pct = 80;
