@@ -4,7 +4,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/print.h"
-#include "base/shell_command.h"
+#include "base/status_line.h"
 #include "compare/bundle.h"
 #include "compare/each_values.h"
 #include "compare/output/comparison_json.h"
@@ -18,12 +18,18 @@
 #include "run/version.h"
 
 #include <CLI/CLI.hpp>
+#include <unistd.h>
 
 #include <cmath>
 #include <cstdio>
 #include <map>
 
 namespace trainopt {
+
+TextStyle text_style(const OutputOptions& console) {
+  const bool terminal = !console.launched && ::isatty(STDOUT_FILENO) == 1;
+  return {colored_output(console), terminal ? terminal_columns(STDOUT_FILENO) : TextStyle::kAnyWidth};
+}
 
 Observer observer_of(Status& status, Explain explain) {
   return {.report = [&status](const std::string& line) { status.line(line); },
@@ -43,10 +49,10 @@ int end_comparison(const std::filesystem::path& folder, const CompareOutput& out
   return stop_signal() != 0 ? 128 + stop_signal() : code;
 }
 
-int print_comparison(const Comparison& comparison, const CompareOutput& output, bool color) {
+int print_comparison(const Comparison& comparison, const CompareOutput& output, const TextStyle& style) {
   const GateResult gate = output.gate.judge([&](const GateRule& rule) { return decide(rule, comparison); });
-  return gate.print(to_json(comparison, false), comparison_markdown(comparison), comparison_text(comparison, color),
-                    output.form(), color);
+  return gate.print(to_json(comparison, false), comparison_markdown(comparison), comparison_text(comparison, style),
+                    output.form(), style.color);
 }
 
 namespace {
@@ -64,15 +70,23 @@ auto measured_in(const std::filesystem::path& folder, const Measure& measure) {
   }
 }
 
+/// After a signal. Returns the exit code.
+int end_without_result(const char* before_what, const OutputOptions& console) {
+  log_warning("stopped before {}", before_what);
+  say_again(console);
+  return 128 + stop_signal();
+}
+
 }  // namespace
 
 int compare_and_print(ArmsToCompare arms, Recipe named, const CompareOptions& options, Clock::time_point until,
                       const CompareOutput& output, ArmFactory& factory, const Explain& explain,
                       const OutputOptions& console) {
+  std::optional<Status> status(std::in_place, console, output.budget_s);
   std::vector<Plan> plans;
   for (const ArmSpec& spec : arms.specs) plans.push_back(factory.plan(spec));  // throws before anything is created
   if (arms.host == ArmHost::this_process) arms.host = host_of(plans);
-  arms.command = shell_command(console.words, {"--budget", "--repeats", "--run-dir"}, {}, plans.front().position.ranks);
+  arms.command = this_command(console, {"--budget", "--repeats", "--run-dir"});
   named.name = "compare-" + named.name;
   named.run_dir = output.run_dir.empty() ? std::nullopt : std::optional(output.run_dir);
   // An absolute path, because an arm's recipe must not look like key=value.
@@ -81,17 +95,15 @@ int compare_and_print(ArmsToCompare arms, Recipe named, const CompareOptions& op
     arms.specs[i].folder = folder / (arms.key.empty() ? std::string(i == 0 ? "a" : "b") : fmt::format("arm-{}", i + 1));
   const std::function write = [&](const Comparison& c) { write_bundle(folder, c, {kBuild.version, kBuild.commit}); };
   const auto result = measured_in(folder, [&] {
-    Status status(console, -seconds_since(until));
-    Observer observer = observer_of(status, explain);
+    Observer observer = observer_of(*status, explain);
     observer.keep = keep_with(write);
     return compare_arms(arms, options, until, factory, observer);
   });
+  status.reset();
   if (!result) {
-    log_warning("stopped before {} were compared", arms.key.empty() ? "A and B" : "the arms");
-    say_again(console);
-    return 128 + stop_signal();
+    return end_without_result(arms.key.empty() ? "A and B were compared" : "the arms were compared", console);
   }
-  const int code = print_comparison(*result, output, colored_output(console));  // first, because the disk may be full
+  const int code = print_comparison(*result, output, text_style(console));  // first, because the disk may be full
   write(*result);
   return end_comparison(folder, output, console, result->sampling.failure, result->sampling.failure_code, code);
 }
@@ -170,11 +182,11 @@ int compare_each(const EachArguments& arguments, const MeasureOptions& measure, 
 
 namespace {
 
-int print_against(const Against& result, const CompareOutput& output, bool color) {
+int print_against(const Against& result, const CompareOutput& output, const TextStyle& style) {
   const GateResult gate =
       output.gate.judge([&](const GateRule& rule) { return decide(rule, evidence_of(result, rule)); });
-  return gate.print(to_json(result, false), against_markdown(result), against_text(result, color), output.form(),
-                    color);
+  return gate.print(to_json(result, false), against_markdown(result), against_text(result, style), output.form(),
+                    style.color);
 }
 
 void refuse_numbers(const Gate& gate) {
@@ -186,6 +198,7 @@ void refuse_numbers(const Gate& gate) {
 int measure_and_print(const AgainstArguments& arguments, const CompareOptions& options, Clock::time_point until,
                       const CompareOutput& output, ArmFactory& factory, const Explain& explain,
                       const OutputOptions& console) {
+  std::optional<Status> status(std::in_place, console, output.budget_s);
   const ProgramVersion version{kBuild.version, kBuild.commit};
   StoredArm stored = read_stored_arm(arguments.stored, recipe_json(arguments.recipe));
   ArmSpec spec{.recipe = arguments.recipe, .folder = {}, .without = {}, .batch_seed = {}};
@@ -195,14 +208,15 @@ int measure_and_print(const AgainstArguments& arguments, const CompareOptions& o
   named.run_dir = output.run_dir.empty() ? std::nullopt : std::optional(output.run_dir);
   const fs::path folder = fs::absolute(make_run_directory(named));
   spec.folder = folder / "b";
-  const Against result = measured_in(folder, [&] {
-    Status status(console, -seconds_since(until));
+  const std::optional<Against> result = measured_in(folder, [&] {
     return measure_against(std::move(stored), arguments.name, spec, measured_environment(version), options, until,
-                           factory, observer_of(status, explain));
+                           factory, observer_of(*status, explain));
   });
-  const int code = print_against(result, output, colored_output(console));  // first, because the disk may be full
-  write_bundle(folder, result, version);
-  return end_comparison(folder, output, console, result.sampling.failure, result.sampling.failure_code, code);
+  status.reset();
+  if (!result) return end_without_result("the recipe was measured", console);
+  const int code = print_against(*result, output, text_style(console));  // first, because the disk may be full
+  write_bundle(folder, *result, version);
+  return end_comparison(folder, output, console, result->sampling.failure, result->sampling.failure_code, code);
 }
 
 }  // namespace
@@ -221,9 +235,9 @@ int compare_against(const AgainstArguments& arguments, const MeasureOptions& mea
   });
 }
 
-int show_against(const fs::path& folder, const CompareOutput& output, bool color) {
+int show_against(const fs::path& folder, const CompareOutput& output, const TextStyle& style) {
   refuse_numbers(output.gate);
-  return print_against(read_against(folder), output, color);
+  return print_against(read_against(folder), output, style);
 }
 
 int GateResult::print(Json json, const std::string& markdown, const std::string& text, ResultForm form,

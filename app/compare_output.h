@@ -9,6 +9,7 @@
 #include "compare/baseline.h"
 #include "compare/gate.h"
 #include "compare/measure.h"
+#include "compare/output/table.h"
 
 #include <filesystem>
 #include <functional>
@@ -58,10 +59,13 @@ struct CompareOutput {
   bool json = false, markdown = false;
   std::string run_dir;  ///< empty: a new folder
   Gate gate = {};
+  std::optional<double> budget_s = {};  ///< time for the whole command; null: it ends when all is done
 
   ResultForm form() const { return json ? ResultForm::json : markdown ? ResultForm::markdown : ResultForm::text; }
 };
 
+/// How results look on this process's standard output.
+TextStyle text_style(const OutputOptions& console);
 /// Shows progress in `status`, and heeds the signals of this process.
 Observer observer_of(Status& status, Explain explain);
 /// After the result is printed and written: says where it is, and throws the failure that
@@ -82,7 +86,7 @@ std::function<void(const Result&)> keep_with(std::function<void(const Result&)> 
 }
 
 /// Prints a comparison, measured now or stored. Returns the exit code that --fail-on gives it.
-int print_comparison(const Comparison& comparison, const CompareOutput& output, bool color);
+int print_comparison(const Comparison& comparison, const CompareOutput& output, const TextStyle& style);
 
 /// Measures the arms, prints and writes the result into a folder with the name of `named`; returns the exit code. Rank
 /// 0 alone runs this. Throws for an arm that cannot run here before anything is created, and the failure that ended the
@@ -119,6 +123,6 @@ int compare_against(const AgainstArguments& arguments, const MeasureOptions& mea
                     const Environment& environment, const OutputOptions& console);
 
 /// Prints a stored result of compare_against(), judged again. Returns the exit code.
-int show_against(const std::filesystem::path& folder, const CompareOutput& output, bool color);
+int show_against(const std::filesystem::path& folder, const CompareOutput& output, const TextStyle& style);
 
 }  // namespace trainopt

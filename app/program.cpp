@@ -5,6 +5,7 @@
 #include "app/stack_limit.h"
 #include "base/log.h"
 #include "base/print.h"
+#include "comm/launch/launch_claims.h"
 #include "comm/launch/launch_environment.h"
 #include "device/cuda_library.h"
 #include "device/memory.h"
@@ -56,7 +57,9 @@ std::string usage_problem(const CLI::App& app, const CLI::ParseError& error) {
 
 CommandContext of_rank(const CommandContext& context) {
   CommandContext mine = context;
-  mine.output.launched = !read_launch(context.environment).launcher.empty();
+  const Launch launch = read_launch(context.environment);
+  mine.output.launched = !launch.launcher.empty();
+  if (launch.launcher == kOwnLauncher) mine.output.own_launcher_ranks = launch.position.ranks;
   return mine;
 }
 

@@ -28,6 +28,8 @@ struct MeasureOptions {
   /// Throws UserError for an invalid fraction or duration.
   CompareOptions options() const;
   double budget_s() const;
+  /// The budget; null: the number of repeats ends the measurement.
+  std::optional<double> limit_s() const { return repeats ? std::nullopt : std::optional(budget_s()); }
   /// Deadline of a measurement that starts now.
   Clock::time_point end() const { return after(budget_s()); }
 };

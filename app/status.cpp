@@ -1,19 +1,13 @@
 #include "app/status.h"
 
 #include "base/log.h"
-#include "base/print.h"
+#include "base/signals.h"
 #include "base/shell_command.h"
 #include "base/status_line.h"
 #include "metrics/format.h"
 #include "run/signals.h"
 
-#include <unistd.h>
-
-#include <algorithm>
-#include <csignal>
-#include <cstdio>
-#include <cstdlib>
-#include <string_view>
+#include <fmt/format.h>
 
 namespace trainopt {
 namespace {
@@ -37,12 +31,8 @@ Status::Status(const OutputOptions& output, std::optional<double> limit_s)
     : shown_(says_what_is_normal(output)), on_terminal_(shown_ && has_status_line(output)), limit_s_(limit_s) {
   if (!shown_) return;
   acknowledge_stop(on_terminal_ ? kStopping : kStopping + 1);
-  // Signals are for the threads that wait for something.
-  sigset_t all, before;
-  sigfillset(&all);
-  ::pthread_sigmask(SIG_SETMASK, &all, &before);
+  const BlockedSignals blocked;  // in the thread: they are for those that wait for something
   thread_ = std::thread([this] { show_until_ended(); });
-  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
 Status::~Status() {
@@ -71,11 +61,6 @@ void Status::line(const std::string& text) {
   now(text);
 }
 
-void Status::print(const std::string& text) {
-  print_out("{}\n", text);
-  std::fflush(stdout);
-}
-
 std::string Status::text() const {
   const std::string elapsed = whole_seconds(seconds_since(began_));
   return limit_s_ ? fmt::format("{} of at most {}: {}", elapsed, whole_seconds(*limit_s_), what_)
@@ -99,9 +84,13 @@ void Status::show_until_ended() {
   }
 }
 
+std::string this_command(const OutputOptions& output, const std::vector<std::string>& without,
+                         const std::vector<std::string>& more) {
+  return shell_command(output.words, without, more, output.own_launcher_ranks);
+}
+
 void say_again(const OutputOptions& output) {
-  if (stop_signal() != 0 && !output.quiet)
-    log_info("to measure it again: {}", shell_command(output.words, {"--run-dir"}));
+  if (stop_signal() != 0 && !output.quiet) log_info("to measure it again: {}", this_command(output, {"--run-dir"}));
 }
 
 }  // namespace trainopt

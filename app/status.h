@@ -9,11 +9,12 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <vector>
 
 namespace trainopt {
 
-/// Shows it from its creation to its end, on standard error, unless the output is quiet or not even says what is
-/// normal. A signal that asks for a stop is acknowledged meanwhile.
+/// Shows it from its creation to its end, on standard error, unless --quiet or --log-level hides information. A signal
+/// that asks for a stop is acknowledged meanwhile.
 class Status {
  public:
   /// `limit_s`: time for the whole command; nullopt: it ends when all is done.
@@ -26,8 +27,6 @@ class Status {
   void now(const std::string& what);
   /// A line that stays, which is also what is being done.
   void line(const std::string& text);
-  /// A line that stays, of the command's results: on standard output.
-  void print(const std::string& text);
 
  private:
   void show_until_ended();
@@ -43,6 +42,11 @@ class Status {
   std::thread thread_;  ///< the last member, because it uses the others
 };
 
+/// The command line of this process without some of the options, each with its value, and with more: "trainopt
+/// compare …", or with several ranks "trainopt launch -n 2 -- compare …". Of another launcher's ranks it is what the
+/// launcher starts.
+std::string this_command(const OutputOptions& output, const std::vector<std::string>& without = {},
+                         const std::vector<std::string>& more = {});
 /// After a signal: "to measure it again: trainopt compare …". Otherwise nothing.
 void say_again(const OutputOptions& output);
 

@@ -1,5 +1,6 @@
 // trainopt ablate RECIPE: measures each switch of a recipe, alone and removed from the full stack.
 #include "app/commands.h"
+#include "app/compare_output.h"
 #include "app/shared_options.h"
 #include "app/until.h"
 #include "base/files/files.h"
@@ -41,17 +42,18 @@ void write_results(const std::filesystem::path& folder, const Ablation& result) 
 int ablate_recipe(Recipe recipe, AblationRequest request, const AblateArguments& arguments, const OutputOptions& output,
                   ArmFactory& factory) {
   request.until = arguments.measure.end();
+  request.command = this_command(output, {"--budget", "--run-dir"});
   recipe.name = "ablate-" + recipe.name;
   recipe.run_dir = arguments.run_dir.empty() ? std::nullopt : std::optional(arguments.run_dir);
   request.folder = std::filesystem::absolute(make_run_directory(recipe));
   const Ablation result = [&] {
-    Status status(output, -seconds_since(request.until));
+    Status status(output, arguments.measure.limit_s());
     return ablate(request, factory, observer_of(status, explain_plainly));
   }();
   if (arguments.json) {
     print_json(to_json(result));
   } else {
-    print_colored(arguments.markdown ? ablation_markdown(result) : ablation_text(result, colored_output(output)));
+    print_colored(arguments.markdown ? ablation_markdown(result) : ablation_text(result, text_style(output)));
     if (!arguments.markdown) print_out("\nresults are in {}\n", request.folder.string());
   }
   std::fflush(stdout);                    // a launcher may end this process soon after another rank has failed

@@ -36,7 +36,9 @@ struct CompareArguments {
   Gate gate;
   bool json = false, markdown = false, own_processes = false, no_numbers = false, whole = false, no_noise_floor = false;
 
-  CompareOutput output() const { return {.json = json, .markdown = markdown, .run_dir = run_dir, .gate = gate}; }
+  CompareOutput output() const {
+    return {.json = json, .markdown = markdown, .run_dir = run_dir, .gate = gate, .budget_s = measure.limit_s()};
+  }
 };
 
 NamedRecipe load_named(const CLI::App& command, std::vector<std::string> words, int64_t ranks) {
@@ -75,10 +77,10 @@ bool is_run(const fs::path& path) {
 }
 
 /// Prints the result of a comparison, or the stored report of an ablation. Returns the exit code.
-int show(const fs::path& folder, const CompareArguments& arguments, bool color) {
-  if (is_against(folder)) return show_against(folder, arguments.output(), color);
+int show(const fs::path& folder, const CompareArguments& arguments, const TextStyle& style) {
+  if (is_against(folder)) return show_against(folder, arguments.output(), style);
   if (is_until(folder)) return show_until(folder, arguments.output());
-  if (!is_ablation(folder)) return print_comparison(read_bundle(folder), arguments.output(), color);
+  if (!is_ablation(folder)) return print_comparison(read_bundle(folder), arguments.output(), style);
   arguments.gate.refuse("an ablation has many; name a folder of trainopt compare");
   const fs::path file = folder / (arguments.json ? "result.json" : "report.md");
   print_text(read_file(file, ExitCode::data));
@@ -173,7 +175,7 @@ int run_compare(const CLI::App& command, const CompareArguments& arguments, cons
         !arguments.each.empty() || !arguments.run_dir.empty() || !arguments.against.empty())
       throw UserError("--show reads a finished comparison; remove the other arguments");
     refuse_several_ranks(context.environment, "trainopt compare --show");
-    return show(arguments.show, arguments, colored_output(context.output));
+    return show(arguments.show, arguments, text_style(context.output));
   }
   if (arguments.whole && (!arguments.each.empty() || !arguments.against.empty()))
     throw UserError("--whole compares two recipes; remove --each or --against");

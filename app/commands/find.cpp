@@ -23,6 +23,7 @@ namespace {
 constexpr double kMostRunS = 6;      // longest run that measures throughput
 constexpr double kMostVerifyS = 15;  // longest run that verifies the largest size
 constexpr int64_t kWarmupSteps = 2;
+constexpr double kMostOverS = 3;  // beyond the budget
 
 /// What a run of one size showed.
 struct SizeRun {
@@ -144,7 +145,7 @@ class BatchFinder {
     return true;
   }
 
-  /// nullopt: a signal ended the run, which says nothing about the size.
+  /// nullopt: a signal or the budget ended the run, which says nothing about the size.
   std::optional<SizeRun> measure(int64_t batch, double seconds) {
     SizeRun run{.batch = batch, .forecast_bytes = forecast(batch)};
     const fs::path folder = folder_ / fmt::format("batch-{}-{}", batch, ++number_);
@@ -153,9 +154,9 @@ class BatchFinder {
     const CommandEnd end =
         run_self({"run", (folder_ / "recipe.yaml").string(), "--run-dir", (folder / "run").string(), "--quiet",
                   fmt::format("data.batch_size={}", batch), fmt::format("train.max_time={}s", seconds)},
-                 folder, 1, {.stop = &stop_signal()});
+                 folder, 1, {.stop = &stop_signal(), .seconds = std::max(1.0, -seconds_since(until_)) + kMostOverS});
     if (end.code != 0) {
-      if (stop_signal() != 0) return std::nullopt;
+      if (stop_signal() != 0 || end.took_too_long) return std::nullopt;
       run.failure = failure_of(end);
       if (!ran_out_of_memory(end))
         throw UserError(fmt::format("a batch of {} {}", batch, run.failure), exit_code_of(end));
@@ -284,6 +285,8 @@ Command add_find_batch(CLI::App& find) {
     make_plan(recipe, machine);  // reports what is wrong before anything is created
     const fs::path folder = fs::absolute(make_run_directory(named));
     std::optional<Status> status(std::in_place, context.output, budget_s);
+    status->line(
+        fmt::format("trying batches of {} in short runs, for at most {}", recipe.name, to_text(Duration{budget_s})));
     BatchFinder finder(recipe, machine, folder, budget_s, *status);
     finder.run([&](const SizeRun& run) {
       if (context.output.quiet || arguments->json) return;

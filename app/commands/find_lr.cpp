@@ -201,7 +201,7 @@ int find_lr(const FindLrArguments& arguments, Recipe recipe, const CommandContex
   create_folders(folder);
   const std::vector<RatePoint> points = [&] {
     Status status(context.output);
-    status.now(fmt::format("training {} with growing rates", counted(arguments.steps, "step")));
+    status.line(fmt::format("training {} with growing rates", counted(arguments.steps, "step")));
     return run_test(test, folder, arguments);
   }();
   say_again(context.output);

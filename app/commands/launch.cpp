@@ -85,8 +85,8 @@ void refuse_inside_launcher(const Launch& launch, const LocalRanks& spec) {
 }
 
 std::vector<std::string> command_line(const LaunchOptions& options, const OutputOptions& output) {
-  std::vector<std::string> command{std::filesystem::read_symlink("/proc/self/exe").string(), "--log-level",
-                                   output.log_level};
+  std::vector<std::string> command{std::filesystem::read_symlink("/proc/self/exe").string()};
+  if (output.log_level != OutputOptions().log_level) command.insert(command.end(), {"--log-level", output.log_level});
   if (output.quiet) command.push_back("--quiet");
   if (output.no_color) command.push_back("--no-color");
   command.insert(command.end(), options.words.begin(), options.words.end());

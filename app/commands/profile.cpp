@@ -115,6 +115,8 @@ std::string cost_text(const Json& cost) {
 std::vector<UnitLimit> limits_of(const Recipe& recipe, const Launch& launch, const Environment& environment) {
   const Plan plan = make_plan(recipe, this_machine(environment), launch.position);
   const auto measured = measured_peaks(plan.device, environment);
+  if (const std::string disturbed = measured ? disturbance(*measured) : ""; !disturbed.empty())
+    log_warning("{}", disturbed);
   return measured ? unit_limits_of(plan, *measured) : std::vector<UnitLimit>();
 }
 

@@ -32,7 +32,7 @@ struct TuneArguments {
 };
 
 /// Share of the time for the end, in which the original and the result are measured afresh.
-constexpr double kShareOfFinal = 0.3;
+constexpr double kShareOfFinal = 0.3, kLeastFinalS = 5;
 
 /// The job's ranks, and whether this process tunes it.
 struct Place {
@@ -91,7 +91,7 @@ class TuneSession {
     else
       print(last);
     if (stop_signal() != 0 && !context_.output.quiet)
-      log_info("to continue: {}", shell_command(context_.output.words, {"--run-dir"}, {"--run-dir", folder_.string()}));
+      log_info("to continue: {}", this_command(context_.output, {"--run-dir"}, {"--run-dir", folder_.string()}));
     return stop_signal() != 0 ? 128 + stop_signal() : 0;
   }
 
@@ -101,6 +101,9 @@ class TuneSession {
     const auto began = Clock::now();
     open_folder();
     Status status(context_.output, budget_s_);
+    status.line(fmt::format(
+        "tuning {} for {}: a diagnosis, a trial of each change that should help, then the result afresh; at most {}",
+        recipe_.name, word_of(goal_), to_text(Duration{budget_s_})));
     CommandBench bench(bench_options(status));
     if (goal_ != TuningGoal::memory) bench.measure_peaks();
     size_t shown = tuning_.steps.size();
@@ -110,9 +113,13 @@ class TuneSession {
     });
     const Words change = tuning_.change();
     if (change.empty() || stop_signal() != 0) return std::nullopt;
-    say("measuring the result against the original, in fresh processes");
     const double left = budget_s_ - seconds_since(began);
-    return bench.confirm(change, options_.level, std::max(0.2 * budget_s_, left));
+    if (left < kLeastFinalS) {
+      say("no time is left to measure the result against the original; raise --budget");
+      return std::nullopt;
+    }
+    say("measuring the result against the original, in fresh processes");
+    return bench.confirm(change, options_.level, left);
   }
 
   double budget() const {
@@ -137,6 +144,7 @@ class TuneSession {
             .diagnosis_s = std::min(12.0, budget_s_ / 10),
             .least_trial_s = std::min(25.0, budget_s_ / 5),  // a ResNet takes ten of them to start
             .most_trial_s = std::max(60.0, budget_s_ / 8),
+            .most_peaks_s = budget_s_ / 4,
             .trials_until = after((1 - kShareOfFinal) * budget_s_),
             .stop = &stop_signal(),
             .say = [this](const std::string& what) { say(what); },
@@ -227,7 +235,13 @@ class TuneSession {
       say(fmt::format("not tried without --allow new_math, because it changes the training: {} ({})",
                       text_of(each.change), each.what));
     std::string text = outcome();
-    if (last) text += "\n" + text_.final_text(*last);
+    if (last) {
+      text += "\n" + text_.final_text(*last);
+      if (last->trial.failure.empty() && goal_ != TuningGoal::memory && last->trial.verdict != Verdict::pays)
+        text += fmt::format(
+            ": {}", shell_command({"compare", (last->folder / "a.yaml").string(), (last->folder / "b.yaml").string(),
+                                   "--own-processes", "--budget", to_text(Duration{2 * budget_s_})}));
+    }
     print_out("\n{}\n{}; {} has tuned.yaml, steps.md and result.json\n", text, tuning_.ended, folder_.string());
   }
 
@@ -274,8 +288,9 @@ Command add_tune(CLI::App& app) {
     const LoadedRecipe loaded = arguments->recipe.load(*command, place.ranks);
     if (!place.conducts) return 0;
     handle_signals();
+    const CommandContext mine = of_rank(context);
     if (launch.position.ranks > 1) leave_launcher(context.environment);
-    return TuneSession(*arguments, loaded.recipe, place.ranks, context).run();
+    return TuneSession(*arguments, loaded.recipe, place.ranks, mine).run();
   };
 }
 

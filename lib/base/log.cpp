@@ -9,6 +9,7 @@
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <atomic>
 
 namespace trainopt {
@@ -75,6 +76,9 @@ void write_log(LogLevel level, fmt::string_view text, fmt::format_args values) {
 }
 
 void write_log(LogLevel level, const std::string& line) {
+  const auto& sinks = spdlog::default_logger()->sinks();
+  if (std::none_of(sinks.begin(), sinks.end(), [&](const auto& sink) { return sink->should_log(spdlog_level(level)); }))
+    return;
   const StatusLineRemoved removed;
   spdlog::log(spdlog_level(level), printable(line));
 }

@@ -5,6 +5,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <string>
 
@@ -37,7 +38,8 @@ size_t terminal_columns(int fd) {
 }
 
 void show_status_line(std::string_view text) {
-  const std::string line = printable(text.substr(0, text.find('\n')));
+  std::string line = printable(text.substr(0, text.find('\n')));
+  std::replace(line.begin(), line.end(), '\t', ' ');
   const std::lock_guard lock(drawing);
   // A line that wraps cannot be erased.
   write_error(std::string(kEraseLine) + std::string(cut(line, terminal_columns(STDERR_FILENO) - 1)));

@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/files/files.h"
+#include "base/log.h"
 #include "base/philox.h"
 #include "base/units.h"
 #include "compare/arms/make_arm.h"
@@ -115,23 +116,42 @@ class AblationCells {
     for (auto& row : result.switches)
       if (row.no_effect.empty()) rows_.push_back(&row);
     const size_t pairs = rows_.size() * (rows_.size() - 1) / 2;
-    cells_left_ = 1 + 2 * rows_.size() + ceilings_.size() + std::min(pairs, kPairCells);
+    const size_t of_switches = rows_.size() == 1 ? 0 : 2 * rows_.size();
+    cells_left_ = 1 + of_switches + ceilings_.size() + std::min(pairs, kPairCells);
   }
 
   void measure_total() {
     const size_t cells = cells_left_;
+    observer_.report(
+        fmt::format("{} of {}: all of them, each alone, each left out, what else costs, and pairs; at most {}",
+                    counted(static_cast<int64_t>(cells), "measurement"),
+                    counted(static_cast<int64_t>(rows_.size()), "switch", "es"),
+                    to_text(Duration{std::round(bench_.seconds_left())})));
     const Cell total = bench_.measure({}, all_, {}, next_share(bench_, cells_left_--));
     result_.total = total.gain;
-    say_what_fits(cells);
+    if (rows_.size() > 1) say_what_fits(cells);
     if (!total.comparison) return;
     const Comparison& c = *total.comparison;
     result_.plain_samples_per_s = c.arms[0].samples_per_s;
     result_.full_samples_per_s = c.arms[1].samples_per_s;
     result_.warnings = conditions_of(c.sampling.rounds);
     add_numbers(result_, c);
+    if (rows_.size() == 1) total_ = c;
     for (auto& row : result_.switches)
       if (const Json& receipts = c.arms[1].facts.receipts; receipts.contains(row.name))
         row.receipt = receipts.at(row.name);
+  }
+
+  /// A single switch is all there is: its gain alone and in the stack is the total.
+  void take_from_total() {
+    SwitchRow& row = *rows_.front();
+    row.alone = row.in_stack = result_.total;
+    if (!total_) return;
+    row.numbers_agree = result_.numbers_agree;
+    row.numbers = result_.numbers;
+    alone_costs_[row.name] = costs(total_->arms[1], total_->arms[0]);
+    std::swap(total_->arms[0], total_->arms[1]);
+    in_stack_costs_[row.name] = *total_;
   }
 
   void measure_alone() {
@@ -212,9 +232,9 @@ class AblationCells {
     if (fit >= cells - 1) return;
     const double all_s = std::ceil(cell_s * static_cast<double>(cells - 1 - fit) / 60) * 60;
     observer_.report(fmt::format(
-        "a pair of processes takes {}: the budget has room for about {} more of {}; about {} more would measure all",
-        to_text(Duration{std::ceil(bench_.pair_s())}), fit, counted(static_cast<int64_t>(cells - 1), "cell"),
-        to_text(Duration{all_s})));
+        "a pair of processes takes {}: of the {} other measurements, the budget has room for about {}; about {} more "
+        "would be enough for all",
+        to_text(Duration{std::ceil(bench_.pair_s())}), cells - 1, fit, to_text(Duration{all_s})));
   }
 
   const SwitchRow& row_of(const std::string& name) const {
@@ -231,6 +251,7 @@ class AblationCells {
   size_t cells_left_ = 0;
   std::map<std::string, Costs> alone_costs_;
   std::map<std::string, Comparison> in_stack_costs_;
+  std::optional<Comparison> total_;  ///< the total is kept if there is a single switch
 };
 
 /// Whether this switch of the request's recipe has its default value. With several ranks a plan always has a switch
@@ -327,6 +348,8 @@ Ablation ablate(const AblationRequest& request, ArmFactory& factory, const Obser
   const Recipe recipe = load_recipe(request.sources, request.ranks).recipe;
   Ablation result;
   result.name = recipe.name;
+  result.command = request.command;
+  result.part = !request.only.empty();
   result.price_per_hour = recipe.bench.price_per_hour;
   result.level = request.options.level;
   result.min_effect = request.options.min_effect;
@@ -336,10 +359,16 @@ Ablation ablate(const AblationRequest& request, ArmFactory& factory, const Obser
   AblationRequest effective = request;
   for (const auto& row : result.switches)
     if (!row.no_effect.empty()) effective.sources.overrides.push_back(switched_off(row.name));
-  AblationCells cells(effective, all, factory, observer, ceilings_of(plan.position.ranks), result);
+  const bool with_ceilings = request.only.empty();  // nobody named them
+  AblationCells cells(effective, all, factory, observer,
+                      with_ceilings ? ceilings_of(plan.position.ranks) : std::vector<Ceiling>(), result);
   cells.measure_total();
-  cells.measure_alone();
-  cells.measure_in_stack();
+  if (all.size() == 1) {
+    cells.take_from_total();
+  } else {
+    cells.measure_alone();
+    cells.measure_in_stack();
+  }
   cells.measure_ceilings();
   cells.measure_pairs();
   remove_first_steps(request.folder);
@@ -424,7 +453,7 @@ Comparison AblationBench::compare_cell(const ArmSpec& a, const ArmSpec& b, const
 
 Cell AblationBench::measure(const SwitchSet& a, const SwitchSet& b, std::optional<Ceiling> b_without, double seconds) {
   Cell cell;
-  const bool fits = seconds > 0 && kFewestPairs * pair_s_ <= seconds_left();
+  const bool fits = request_.options.repeats || (seconds > 0 && kFewestPairs * pair_s_ <= seconds_left());
   if (!fits || observer_.stopped() || !factory_.is_sound()) {
     cell.gain.reason = observer_.stopped() ? kStopped : factory_.is_sound() ? kNoTimeLeft : kRankLost;
     return cell;
@@ -432,7 +461,8 @@ Cell AblationBench::measure(const SwitchSet& a, const SwitchSet& b, std::optiona
   const std::string name_a = name_of(a),
                     name_b = b_without ? fmt::format("{} without the cost of {}", name_of(b), word_of(*b_without))
                                        : name_of(b);
-  observer_.now(fmt::format("{} against {}", name_b, name_a));
+  const std::string what = fmt::format("{} against {}", name_b, name_a);
+  quiet_.now = [this, what](const std::string& now) { observer_.now(fmt::format("{}, {}", what, now)); };
   try {
     const ArmSpec arm_a = spec(a, {}), arm_b = spec(b, b_without);
     cell.comparison = compare_cell(arm_a, arm_b, name_a, name_b, a.empty(), seconds);
@@ -441,7 +471,8 @@ Cell AblationBench::measure(const SwitchSet& a, const SwitchSet& b, std::optiona
     write_file(arm_b.folder / "result.json", json_text(to_json(*cell.comparison, true), 1) + "\n");
     const PairResult& result = cell.comparison->pair();
     if (result.process_pairs() < kFewestPairs) {
-      cell.gain.reason = observer_.stopped() ? kStopped : kNoTimeLeft;
+      const std::string& failure = cell.comparison->sampling.failure;
+      cell.gain.reason = !failure.empty() ? failure : observer_.stopped() ? kStopped : kNoTimeLeft;
       cell.comparison.reset();
       return cell;
     }
@@ -449,11 +480,15 @@ Cell AblationBench::measure(const SwitchSet& a, const SwitchSet& b, std::optiona
     cell.gain.blocks = static_cast<int64_t>(result.blocks.size());
     for (const Measurement& pair : measurements_of(result.blocks, true))
       cell.gain.pairs.push_back(std::log(pair.seconds_per_sample.a / pair.seconds_per_sample.b));
-    observer_.report(fmt::format("{} against {}: {} in {}", name_b, name_a, percent_faster(result.ratio),
-                                 counted(result.process_pairs(), "pair")));
+    observer_.report(
+        fmt::format("{}: {} in {}", what, percent_faster(result.ratio), counted(result.process_pairs(), "pair")));
+  } catch (const BudgetTooShort& error) {  // named recovery: the last cells may find less time than they need
+    if (pair_s_ == 0) throw;
+    cell.gain.reason = kNoTimeLeft;
+    log_debug("{}: {}", what, error.what());
   } catch (const UserError& error) {  // named recovery: a cell that fails becomes a row with its reason
     cell.gain.reason = error.what();
-    observer_.report(fmt::format("{} against {}: {}", name_b, name_a, error.what()));
+    observer_.report(fmt::format("{}: {}", what, error.what()));
   }
   return cell;
 }

@@ -71,7 +71,8 @@ struct CeilingRow {
 };
 
 struct Ablation {
-  std::string name;
+  std::string name, command;          ///< the command line without budget and folder; empty: unknown
+  bool part = false;                  ///< only switches that were named; "everything" is all of these
   Gain total;                         ///< everything on, relative to everything off
   std::optional<bool> numbers_agree;  ///< everything on against everything off; null: not comparable
   std::string numbers;                ///< what differs, or why not comparable
@@ -90,6 +91,7 @@ struct Ablation {
 
 struct AblationRequest {
   Sources sources;                ///< the recipe with everything on
+  std::string command;            ///< as in Ablation
   std::vector<std::string> only;  ///< the switches to measure; empty: all that the recipe turns on for speed
   int64_t ranks = 1;              ///< the job's ranks
   std::filesystem::path folder;   ///< folder for the arms, each of which has a process of its own

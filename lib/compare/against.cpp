@@ -64,9 +64,9 @@ void require_same_ranks(const StoredArm& stored, int64_t ranks) {
                     counted(before, "rank"), ranks));
 }
 
-Against measure_against(StoredArm stored, const std::string& name, const ArmSpec& spec, const Json& environment,
-                        const CompareOptions& options, Clock::time_point until, ArmFactory& factory,
-                        const Observer& observer) {
+std::optional<Against> measure_against(StoredArm stored, const std::string& name, const ArmSpec& spec,
+                                       const Json& environment, const CompareOptions& options, Clock::time_point until,
+                                       ArmFactory& factory, const Observer& observer) {
   constexpr int64_t kFewest = 3;
   const auto processes = std::max(kFewest, static_cast<int64_t>(stored.seconds_per_sample.size()));
   Against result;
@@ -77,7 +77,7 @@ Against measure_against(StoredArm stored, const std::string& name, const ArmSpec
   const auto warm_up = std::make_shared<WarmUp>(options, limit_of(until, observer), 1, 0);
   result.sampling = sample_alone(fresh_arms(name, spec, factory, warm_up), processes, options, until, observer);
   require_rounds(result.sampling.rounds.size(), observer);
-  if (result.sampling.rounds.empty()) throw UserError("stopped before the first round of turns");
+  if (result.sampling.rounds.empty()) return std::nullopt;
   const auto recipe = recipe_differences(result.stored.recipe, result.recipe);
   const bool other_recipe = !recipe.empty() || !result.stored.recipe.is_object();
   for (const auto& list :
@@ -290,15 +290,14 @@ std::vector<std::string> difference_lines(const Against& a) {
 
 }  // namespace
 
-std::string against_text(const Against& a, bool color) {
+std::string against_text(const Against& a, const TextStyle& style) {
   std::string text = fmt::format("A  {}\nB  {}\n\n", a.stored.name, a.arm.name);
-  const auto line = [&](const std::string& name, const std::string& value) {
-    text += fmt::format("  {:<13} {}\n", name, value);
-  };
+  const auto line = [&](const std::string& name, const std::string& value) { text += labelled(name, value, style); };
   const std::string_view paint = a.pair.verdict == Verdict::pays    ? kGreen
                                  : a.pair.verdict == Verdict::costs ? kRed
                                                                     : kBold;
-  text += (color ? colored(against_headline(a), paint) : against_headline(a)) + "\n";
+  const std::string result = wrapped(against_headline(a), style.columns);
+  text += (style.color ? colored(result, paint) : result) + "\n";
   line("A", stored_text(a.stored));
   line("B", arm_text(a.arm));
   line("measured", processes_text(a));

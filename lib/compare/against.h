@@ -3,6 +3,7 @@
 #pragma once
 
 #include "compare/gate.h"
+#include "compare/output/table.h"
 #include "compare/sampling/process_sets.h"
 #include "compare/stored_arm.h"
 
@@ -30,10 +31,11 @@ struct Against {
 void require_same_ranks(const StoredArm& stored, int64_t ranks);
 
 /// Measures `spec` in fresh processes, as many as the stored arm has and at least three, or options.repeats.
-/// `environment`: of this machine now, as in environment.json. Throws what the first process throws.
-Against measure_against(StoredArm stored, const std::string& name, const ArmSpec& spec, const Json& environment,
-                        const CompareOptions& options, Clock::time_point until, ArmFactory& factory,
-                        const Observer& observer);
+/// `environment`: of this machine now, as in environment.json. nullopt: the observer stopped it before the first round.
+/// Throws what the first process throws, and BudgetTooShort.
+std::optional<Against> measure_against(StoredArm stored, const std::string& name, const ArmSpec& spec,
+                                       const Json& environment, const CompareOptions& options, Clock::time_point until,
+                                       ArmFactory& factory, const Observer& observer);
 
 /// Computes ratio, interval, verdict and warnings from the processes of both sides.
 void judge_against(Against& against);
@@ -50,7 +52,7 @@ Json to_json(const Against& against, bool with_samples);
 /// Judges it again. Throws UserError(data) if it is not such a result, or if its turns do not give its verdict.
 Against against_from(const Json& json);
 
-std::string against_text(const Against& against, bool color);
+std::string against_text(const Against& against, const TextStyle& style);
 std::string against_markdown(const Against& against);
 /// One line per turn, with a header.
 std::string against_csv(const Against& against);

@@ -40,7 +40,6 @@ NoiseFloor noise_floor(const WarmArm& a, const WarmArm& twin, const CompareOptio
 }
 
 constexpr int64_t kFewestFirstSteps = 3;  // the receipts are observed in the second step
-constexpr double kGraceS = 3;             // what takes no longer is done, whatever the budget
 constexpr size_t kFewestTwins = 3;        // fewer say too little of how far rounding goes
 
 int64_t first_steps(const CompareOptions& options) { return std::max(kFewestFirstSteps, options.warmup_steps); }
@@ -70,29 +69,33 @@ WarmUp::WarmUp(const CompareOptions& options, const TurnLimit& limit, int64_t ar
 }
 
 WarmArm WarmUp::operator()(std::string name, const std::function<std::shared_ptr<Arm>()>& create) {
+  return warm(std::move(name), create, limit_);
+}
+
+WarmArm WarmUp::warm(std::string name, const std::function<std::shared_ptr<Arm>()>& create, const TurnLimit& limit) {
   const auto began = Clock::now();
   std::shared_ptr<Arm> arm = create();
-  arm->limit_turns(limit_);
+  arm->limit_turns(limit);
   Turn first = steps_ ? arm->turn(*steps_) : probe(*arm, seconds_since(began));
   return warm_arm(std::move(name), std::move(arm), std::move(first));
 }
 
 std::optional<WarmArm> WarmUp::twin(std::string name, const std::function<std::shared_ptr<Arm>()>& create,
                                     Clock::time_point until) {
-  const Clock::time_point end = limit_.until;
-  if (end != Clock::time_point::max()) limit_.until = std::min(end, until);
-  auto warm = std::optional((*this)(std::move(name), create));
-  limit_.until = end;
-  if (warm->first_steps.steps < *steps_) warm.reset();
-  return warm;
+  TurnLimit limit = limit_;
+  if (limit_.until != Clock::time_point::max()) limit.until = std::min(limit_.until, until);
+  auto twin = std::optional(warm(std::move(name), create, limit));
+  if (!steps_ || twin->first_steps.steps < *steps_) twin.reset();
+  return twin;
 }
 
 Turn WarmUp::probe(Arm& arm, double start_s) {
   Turn first = arm.turn(1);  // which also builds and compiles, so it says little of the others
+  if (limit_.is_stopped()) return first;
   if (Clock::now() > limit_.until) require_time(1, first.seconds, start_s);
   const Turn second = arm.turn(1);
   require_time(2, second.seconds, start_s);
-  const double half_s = -seconds_since(limit_.until) / 2, all = arms_ + twins_;
+  const double half_s = (-seconds_since(limit_.until) - kGraceS) / 2, all = arms_ + twins_;
   const double steps = (half_s - (all - 1) * start_s) / second.seconds / all;
   steps_ =
       static_cast<int64_t>(std::clamp(steps, static_cast<double>(kFewestFirstSteps), static_cast<double>(wanted_)));
@@ -104,9 +107,8 @@ Turn WarmUp::probe(Arm& arm, double start_s) {
 void WarmUp::require_time(int64_t taken, double step_s, double start_s) const {
   const double steps = arms_ * static_cast<double>(kFewestFirstSteps + 1) - static_cast<double>(taken);
   const double needed_s = steps * step_s + (arms_ - 1) * start_s;
-  const bool stopped = limit_.stop && *limit_.stop != 0;
-  if (stopped || needed_s <= std::max(-seconds_since(limit_.until), kGraceS)) return;
-  throw UserError(fmt::format(
+  if (limit_.is_stopped() || needed_s <= -seconds_since(limit_.until)) return;
+  throw BudgetTooShort(fmt::format(
       "the budget is too short: a step takes {}, and the {} first steps of each arm and a round of turns would take "
       "about {} more; nothing was compared",
       to_text(tenths(step_s)), kFewestFirstSteps, to_text(tenths(needed_s))));
@@ -114,7 +116,7 @@ void WarmUp::require_time(int64_t taken, double step_s, double start_s) const {
 
 void require_rounds(size_t rounds, const Observer& observer) {
   if (rounds == 0 && !observer.stopped())
-    throw UserError(
+    throw BudgetTooShort(
         "the budget is too short: it ended before every arm had taken its first steps and a turn; nothing was "
         "compared");
 }
@@ -151,8 +153,9 @@ Numerics compare_with_twins(const Twins& twins, const WarmArm& a, const WarmArm&
   if (a.step_samples != b.step_samples)
     none.not_comparable = fmt::format("a step has {} in A and {} in B", counted(a.step_samples, "sample"),
                                       counted(b.step_samples, "sample"));
-  else if (a.first_steps.steps != b.first_steps.steps)
-    none.not_comparable = "the budget ended during B's first steps";
+  else if (a.first_steps.steps != b.first_steps.steps ||
+           (!twins.first_turns.empty() && twins.first_turns.front().turn.steps != a.first_steps.steps))
+    none.not_comparable = "the budget ended during an arm's first steps";
   else if (twins.first_turns.size() < kFewestTwins) {
     none.too_few_twins = true;
     none.not_comparable = fmt::format(

@@ -41,9 +41,15 @@ struct Observer {
   bool stopped() const { return stop && *stop != 0; }
 };
 
+/// A measurement may exceed its budget by so long, and by the step in progress: what is nearly done is better ended.
+inline constexpr double kGraceS = 3;
+/// The end of a measurement with this budget.
+inline Clock::time_point with_grace(Clock::time_point until) {
+  return until + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(kGraceS));
+}
 /// The limit of the turns of a measurement.
 inline TurnLimit limit_of(Clock::time_point until, const Observer& observer) {
-  return {.until = until, .stop = observer.stop};
+  return {.until = with_grace(until), .stopped = [stop = observer.stop] { return stop && *stop != 0; }};
 }
 
 /// The A/A test: A against its twin, which does the same work.
@@ -64,6 +70,10 @@ struct WarmArm {
 };
 WarmArm warm_up(std::string name, std::shared_ptr<Arm> arm, const CompareOptions& options);
 
+struct BudgetTooShort : UserError {
+  using UserError::UserError;
+};
+
 /// Warms up the arms of a measurement that has a limit. The first one shows how long a step takes; all take fewer first
 /// steps than options.warmup_steps where those of all would take more than half of the time.
 class WarmUp {
@@ -71,8 +81,8 @@ class WarmUp {
   /// `arms`: how many are needed; `twins`: as many more, if there is time. Given repeats, the time has no limit.
   WarmUp(const CompareOptions& options, const TurnLimit& limit, int64_t arms, int64_t twins);
 
-  /// Creates the arm and lets it take its first steps, which the limit may cut short. Throws UserError if it is the
-  /// first arm, and the fewest steps of the arms needed and one round do not fit; and what `create` throws.
+  /// Creates the arm and lets it take its first steps, which the limit may cut short. Throws BudgetTooShort if it is
+  /// the first arm, and the fewest steps of the arms needed and one round do not fit; and what `create` throws.
   WarmArm operator()(std::string name, const std::function<std::shared_ptr<Arm>()>& create);
   /// Warms up an arm that must be done by `until`. nullopt: its first steps were cut short.
   std::optional<WarmArm> twin(std::string name, const std::function<std::shared_ptr<Arm>()>& create,
@@ -81,7 +91,9 @@ class WarmUp {
   const std::optional<int64_t>& steps() const { return steps_; }
 
  private:
-  /// Takes the first steps of all arms. `start_s`: how long the arm took to be created.
+  WarmArm warm(std::string name, const std::function<std::shared_ptr<Arm>()>& create, const TurnLimit& limit);
+  /// Takes the first steps of the first arm, and decides how many all arms take. `start_s`: how long it took to be
+  /// created.
   Turn probe(Arm& arm, double start_s);
   void require_time(int64_t taken, double step_s, double start_s) const;
 
@@ -90,7 +102,7 @@ class WarmUp {
   double arms_, twins_;
   std::optional<int64_t> steps_;
 };
-/// Throws UserError unless there are rounds or the user stopped the measurement.
+/// Throws BudgetTooShort unless there are rounds or the user stopped the measurement.
 void require_rounds(size_t rounds, const Observer& observer);
 
 /// The first steps of A's twins of one kind.

@@ -98,12 +98,14 @@ void announce(const ArmsToCompare& arms, const CompareOptions& options, Clock::t
     observer.report(fmt::format("A is {}; B is {}", arms.names[0], arms.names[1]));
   else
     observer.report(fmt::format("comparing {}", fmt::join(arms.names, ", ")));
-  observer.report(fmt::format("{} to warm up each{}, then turns; at most {}", counted(options.warmup_steps, "step"),
-                              twins, to_text(Duration{std::round(-seconds_since(until))})));
+  const std::string limit =
+      options.repeats ? "" : fmt::format("; at most {}", to_text(Duration{std::round(-seconds_since(until))}));
+  observer.report(
+      fmt::format("{} to warm up each{}, then turns{}", counted(options.warmup_steps, "step"), twins, limit));
 }
 
 void say_if_shortened(const WarmUp& warm_up, const CompareOptions& options, const Observer& observer) {
-  if (*warm_up.steps() < options.warmup_steps)
+  if (warm_up.steps() && *warm_up.steps() < options.warmup_steps)
     observer.report(fmt::format("{} to warm up, not {}: the budget is short for steps of this length",
                                 counted(*warm_up.steps(), "step"), options.warmup_steps));
 }
@@ -139,6 +141,7 @@ std::optional<Comparison> compare_in_process(const ArmsToCompare& arms, Judging&
   }
   for (size_t arm = 1; arm < arms.specs.size(); ++arm) {
     if (observer.stopped()) return std::nullopt;
+    if (!options.repeats && Clock::now() > with_grace(until)) require_rounds(0, observer);
     warm.push_back(make(arm));
   }
   if (observer.stopped()) return std::nullopt;
@@ -162,8 +165,10 @@ std::optional<Comparison> compare_own_processes(const ArmsToCompare& arms, Judgi
     if (!twins.contains(kind))
       twins[kind] = twins_in_processes(arms.specs[0], kind, factory, *warm_up, options, half, observer);
   }
-  if (warm_up->steps()) say_if_shortened(*warm_up, options, observer);
-  sets.first_set = [&](std::span<const WarmArm> warm) { judging.comparison.numerics = numbers_of(arms, twins, warm); };
+  sets.first_set = [&](std::span<const WarmArm> warm) {
+    say_if_shortened(*warm_up, options, observer);
+    judging.comparison.numerics = numbers_of(arms, twins, warm);
+  };
   if (observer.stopped()) return std::nullopt;
   return judging.finish(sample_sets(sets, options, until, observer, judging.look()));
 }

@@ -37,7 +37,7 @@ struct Info {
   bool other_draws = false;
   /// The value of the option without the optimization; null: the default.
   const char* off = "null";
-  /// Every recipe has to choose it, so `ablate` measures it only by name.
+  /// Every recipe has to choose it, so `ablate` measures it only if it is named.
   bool of_the_job = false;
 };
 

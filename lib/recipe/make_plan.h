@@ -34,7 +34,7 @@ std::vector<UnusedSwitch> unused_switches(const Recipe& recipe, const Plan& plan
 /// Names of the switches with exactness `new_math` that are on.
 std::vector<std::string> new_math_switches(const Recipe& recipe);
 
-/// Whether `ablate` measures this switch only by name (Info::of_the_job).
+/// Whether `ablate` measures this switch only if it is named (Info::of_the_job).
 bool is_of_the_job(const std::string& name);
 
 struct CatalogueEntry {

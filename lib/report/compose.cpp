@@ -83,17 +83,32 @@ double rate_of(const NamedRun& one) {
   return value.is_number() && at(one.run->summary, "status") != "failed" ? value.get<double>() : 0;
 }
 
-/// How many times faster than `slower` a run is at least: by the comparisons of each run with the one before, or if a
-/// run between them has none, by the noise of both runs. 0: not known.
-double least_ratio(const std::vector<NamedRun>& runs, size_t faster, size_t slower) {
+/// The switches that had an effect.
+std::string effects_of(const NamedRun& one) {
+  std::string names;
+  for (const auto& [name, receipt] : at(one.run->summary, "receipts").items())
+    if (at(receipt, "effective") == true) names += name + " ";
+  return names;
+}
+
+/// How many times faster than `slower` a run of a ladder is at least, by the comparisons of each run with the one
+/// before. A run in which the same switches had an effect as in the one before was not compared, and is as fast. 0: not
+/// known.
+double least_ratio_in_ladder(const std::vector<NamedRun>& runs, size_t faster, size_t slower) {
   double ratio = 1;
-  for (size_t i = std::min(faster, slower) + 1; i <= std::max(faster, slower) && ratio > 0; ++i) {
+  for (size_t i = std::min(faster, slower) + 1; i <= std::max(faster, slower); ++i) {
+    if (!runs[i].against_previous && effects_of(runs[i]) == effects_of(runs[i - 1])) continue;
     const Json none;
     const Json& against = runs[i].against_previous ? *runs[i].against_previous : none;
     const Json& end = at(against, faster > slower ? "interval.0" : "interval.1");
-    ratio = !end.is_number() ? 0 : faster > slower ? ratio * end.get<double>() : ratio / end.get<double>();
+    if (!end.is_number()) return 0;
+    ratio = faster > slower ? ratio * end.get<double>() : ratio / end.get<double>();
   }
-  if (ratio > 0) return ratio;
+  return ratio;
+}
+
+/// How many times faster than `slower` a run is at least, by the noise of both. 0: not known.
+double least_ratio(const std::vector<NamedRun>& runs, size_t faster, size_t slower) {
   const Json &of_faster = at(runs[faster].run->summary, "limit.noise_pct"),
              &of_slower = at(runs[slower].run->summary, "limit.noise_pct");
   if (!of_faster.is_number() || !of_slower.is_number()) return 0;
@@ -103,7 +118,8 @@ double least_ratio(const std::vector<NamedRun>& runs, size_t faster, size_t slow
 
 /// The fastest of the runs that have ended, if the measurements tell it from all others: what limits it, and what to
 /// try next.
-Html headline_of_fastest(const std::vector<NamedRun>& runs) {
+Html headline_of_fastest(const std::vector<NamedRun>& runs, bool is_ladder) {
+  const auto ratio = is_ladder ? least_ratio_in_ladder : least_ratio;
   const size_t fastest = static_cast<size_t>(
       std::max_element(runs.begin(), runs.end(),
                        [](const NamedRun& a, const NamedRun& b) { return rate_of(a) < rate_of(b); }) -
@@ -111,7 +127,7 @@ Html headline_of_fastest(const std::vector<NamedRun>& runs) {
   if (fastest == runs.size() || rate_of(runs[fastest]) <= 0) return {};
   Html alike;
   for (size_t i = 0; i < runs.size(); ++i)
-    if (i != fastest && rate_of(runs[i]) > 0 && least_ratio(runs, fastest, i) <= 1)
+    if (i != fastest && rate_of(runs[i]) > 0 && ratio(runs, fastest, i) <= 1)
       alike += (alike.empty() ? "" : ", ") + element("strong", escape(runs[i].name));
   const Html name = element("strong", escape(runs[fastest].name));
   return element("p", alike.empty() ? "The fastest is " + name + "."
@@ -144,8 +160,8 @@ Html notes_of(const std::vector<NamedRun>& runs) {
   return all;
 }
 
-Html headline_of(const std::vector<NamedRun>& runs) {
-  return runs_table(runs) + headline_of_fastest(runs) + switches_of_runs(runs) + notes_of(runs);
+Html headline_of(const std::vector<NamedRun>& runs, bool is_ladder) {
+  return runs_table(runs) + headline_of_fastest(runs, is_ladder) + switches_of_runs(runs) + notes_of(runs);
 }
 
 void compose_alone(Page& page, const LadderFolder& ladder, const Context&) {
@@ -153,7 +169,7 @@ void compose_alone(Page& page, const LadderFolder& ladder, const Context&) {
   for (const auto& rung : ladder.rungs)
     runs.push_back({&rung.run, folder_name(rung.run.path), fmt::format("{}.", runs.size() + 1),
                     rung.against_previous.is_object() ? &rung.against_previous : nullptr});
-  page.headline = headline_of(runs);
+  page.headline = headline_of(runs, true);
   page.sections = side_by_side(runs, true);
 }
 
@@ -185,7 +201,7 @@ void compose_several(Page& page, const std::vector<Source>& sources, const Conte
     }
   }
   if (!runs.empty()) {
-    page.headline = headline_of(runs);
+    page.headline = headline_of(runs, false);
     page.sections = side_by_side(runs, false);
   }
   append(page.sections, std::move(own));

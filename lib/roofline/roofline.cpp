@@ -75,7 +75,9 @@ Json to_json(const Roofline& roofline) {
                {"page_fault_us", json_of(roofline.page_fault_us)},
                {"exchanges", Json::object()},
                {"wall_s", roofline.wall_s},
-               {"other_load_pct", json_of(roofline.other_load_pct)}};
+               {"other_load_pct", json_of(roofline.other_load_pct)},
+               {"disturbance", nullptr}};
+  if (const std::string what = disturbance(roofline); !what.empty()) json["disturbance"] = what;
   for (const auto& [type, peak] : roofline.products)
     json["products"][type] = {{"flops_per_s", peak.flops_per_s}, {"size", peak.size}};
   for (const auto& [job, peaks] : roofline.exchanges) {
@@ -87,10 +89,12 @@ Json to_json(const Roofline& roofline) {
 
 std::string disturbance(const Roofline& roofline) {
   constexpr double kQuietPct = 10;
-  if (!roofline.other_load_pct || *roofline.other_load_pct < kQuietPct) return {};
+  const bool of_cpu = !roofline.pinned_copy_bytes_per_s;  // a GPU's products do not share the cores
+  if (!of_cpu || !roofline.other_load_pct || *roofline.other_load_pct < kQuietPct) return {};
   return fmt::format(
-      "other programs used {:.0f} % of the cores while the peaks were measured, so they are too low and shares of them "
-      "too high; measure them again on a quiet machine: trainopt roofline --again",
+      "other programs used {:.0f} % of the cores while the peaks were measured: the peaks are too low, and a run's "
+      "share "
+      "of a peak will seem too high; measure again on a quiet machine: trainopt roofline --again",
       *roofline.other_load_pct);
 }
 

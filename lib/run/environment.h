@@ -3,6 +3,7 @@
 
 #include "train/machine.h"
 
+#include <cstdint>
 #include <map>
 #include <optional>
 #include <string>
@@ -26,6 +27,7 @@ struct OutputOptions {
   bool launched = false;  ///< by a launcher: mpirun gives its ranks a terminal even if its own output is a file
   std::string log_level = "info";
   std::vector<std::string> words = {};  ///< the command line without the program's name
+  int64_t own_launcher_ranks = 1;       ///< ranks that `trainopt launch` started
 };
 
 /// Whether standard output is a terminal on which a person may see colours and a progress line.

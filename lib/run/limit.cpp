@@ -142,7 +142,7 @@ std::string text_of(const Part& part, const std::vector<Part>& parts) {
   // What limits a run by a small share needs the other shares beside it, as the page's bar has them.
   for (const Part& other : parts)
     if (other.name != part.name && other.share_pct >= 10)
-      text += fmt::format("; {} takes {:.0f} %", other.name, other.share_pct);
+      text += fmt::format("; {} {:.0f} %", other.what, other.share_pct);
   return text;
 }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include <fcntl.h>
+#include <poll.h>
 #include <unistd.h>
 
 namespace trainopt {
@@ -29,12 +30,18 @@ void on_signal(int number) {
   // TERM ends the process at once.
   const auto is_notice = [](int each) { return each == SIGUSR1 || each == SIGHUP || each == kFolderTaken; };
   const int before = requested.exchange(is_notice(number) && requested != 0 ? requested.load() : number);
-  if (!is_notice(number) && before != 0 && !is_notice(before)) ::_exit(128 + number);
-  if (const char* text = acknowledgement; before == 0 && text) {
+  const char* const text = acknowledgement;
+  const bool is_second = !is_notice(number) && before != 0 && !is_notice(before);
+  if (text && (before == 0 || is_second)) {
     const int error = errno;  // the interrupted call may read it next
-    [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, text, std::strlen(text));
+    pollfd out{STDERR_FILENO, POLLOUT, 0};
+    const char* const words = is_second ? "\n" : text;  // an unfinished line stands before the shell's next prompt
+    if (::poll(&out, 1, 0) > 0 && (out.revents & POLLOUT) != 0)  // a full pipe must not keep the user waiting
+        [[maybe_unused]]
+      const ssize_t written = ::write(STDERR_FILENO, words, std::strlen(words));
     errno = error;
   }
+  if (is_second) ::_exit(128 + number);
 }
 
 std::vector<int> stopping_signals() {

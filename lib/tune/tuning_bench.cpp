@@ -24,8 +24,6 @@ constexpr int64_t kWarmupSteps = 2, kEnoughSteps = 8;  // steps of a diagnosis
 constexpr double kStepsOfShortLook = 120;  // half of them in turns, the rest to start and to compare numbers
 constexpr const char* kTurn = "50ms";  // a change that makes a job ten times as fast then takes half a second a turn
 
-constexpr double kMostRooflineS = 60;
-
 /// When a command that should take so long is ended: twice as late, and after the time that a large model may take to
 /// start.
 double most_s(double seconds) { return 2 * seconds + 180; }
@@ -232,7 +230,8 @@ CommandBench::Final CommandBench::confirm(const Words& changes, double level, do
   Trial refused;  // measured all the same: the trials of the changed intervals fitted
   if (!leaves_pauses_out({}, changes, budget_s, refused) || !refused.failure.empty()) how.push_back("--whole");
   options_.now(fmt::format("the result against the original for at most {:.0f} s", budget_s));
-  const Json result = compare_in(new_folder("final"), {}, changes, how, budget_s, last.trial);
+  last.folder = new_folder("final");
+  const Json result = compare_in(last.folder, {}, changes, how, budget_s, last.trial);
   if (!result.is_object()) return last;
   if (const Json& pairs = result.at("pairs"); pairs.is_number()) last.pairs = pairs.get<int64_t>();
   last.before = result.at("arms").at("a");
@@ -244,8 +243,11 @@ void CommandBench::measure_peaks() {
   const fs::path folder = new_folder("roofline");
   options_.now("measuring the machine's peaks");
   const CommandEnd end = run_self({"roofline", "--quiet", "device=" + options_.recipe.device}, folder, options_.ranks,
-                                  {.stop = options_.stop, .seconds = most_s(kMostRooflineS)});
-  if (end.code != 0 && !stopped()) options_.say("the machine's peaks are not known: " + failure_of(end));
+                                  {.stop = options_.stop, .seconds = options_.most_peaks_s});
+  if (end.code != 0 && !stopped())
+    options_.say("the machine's peaks are not known, so estimates are worse: " +
+                 (end.took_too_long ? "the budget has no time for them; trainopt roofline measures them once"
+                                    : failure_of(end)));
 }
 
 namespace {
@@ -322,8 +324,8 @@ std::string TuningText::final_text(const CommandBench::Final& last) const {
   if (last.trial.numbers_agree == false) text += "; their numbers disagree";
   if (goal_ != TuningGoal::memory && last.trial.verdict != Verdict::pays)
     text += fmt::format(
-        "\nnot confirmed ({}): in processes of their own the gain does not show; measure again with a "
-        "longer --budget before you rely on it",
+        "\nnot confirmed ({}): in processes of their own the gain does not show; measure for longer before you rely on "
+        "it",
         trainopt::text(last.trial.verdict));
   if (goal_ == TuningGoal::memory) text += before_and_after(last, "peak_memory_mib", "peak memory of a rank", " MiB");
   if (goal_ == TuningGoal::price)

@@ -29,6 +29,7 @@ struct CommandBenchOptions {
   TuningGoal goal = TuningGoal::speed;  ///< a job's machines have one price, so the cheapest recipe is the fastest
   int64_t ranks = 1;                    ///< above 1: commands start under `trainopt launch`
   double diagnosis_s = 12, least_trial_s = 15, most_trial_s = 60;  ///< a first look takes less than most_trial_s
+  double most_peaks_s = 60;                                        ///< time for the machine's peaks
   Clock::time_point trials_until = {};                             ///< the end of the last trial
   const std::atomic<int>* stop = nullptr;
   std::function<void(const std::string&)> say = [](const std::string&) {};
@@ -46,8 +47,9 @@ class CommandBench : public TuningBench {
 
   struct Final {
     Trial trial;
-    int64_t pairs = 0;   ///< pairs of fresh processes
-    Json before, after;  ///< {peak_memory_mib, price_per_million_samples} of the original and of the result
+    std::filesystem::path folder;  ///< holds the original as a.yaml and the result as b.yaml
+    int64_t pairs = 0;             ///< pairs of fresh processes
+    Json before, after;            ///< {peak_memory_mib, price_per_million_samples} of the original and of the result
   };
   /// The recipe as it was against the recipe with `changes`, in pairs of fresh processes.
   Final confirm(const Words& changes, double level, double budget_s);

@@ -8,7 +8,6 @@
 #include "recipe/recipe.h"
 #include "train/plan.h"
 
-#include <atomic>
 #include <filesystem>
 #include <functional>
 #include <optional>
@@ -43,9 +42,10 @@ ArmFacts facts_from(const Json& json);
 /// When a turn ends early, after the step in progress.
 struct TurnLimit {
   Clock::time_point until = Clock::time_point::max();
-  const std::atomic<int>* stop = nullptr;  ///< nonzero: now
+  std::function<bool()> stopped = {};  ///< whether to end now; may be empty
 
-  bool is_reached() const { return (stop && *stop != 0) || Clock::now() > until; }
+  bool is_stopped() const { return stopped && stopped(); }
+  bool is_reached() const { return Clock::now() > until || is_stopped(); }
 };
 
 class Arm {

@@ -107,14 +107,19 @@ Json ArmProcess::receive() {
   return *json;
 }
 
-/// If another rank has found that this arm's ranks no longer get on, its process may never answer.
+/// Meanwhile hands a stop on to the process. If another rank has found that this arm's ranks no longer get on, the
+/// process may never answer.
 void ArmProcess::wait_for_answer() {
-  if (!rendezvous_ || !rendezvous_->has_failed) return;
-  constexpr int kLookEveryMs = 500;
+  constexpr int kLookEveryMs = 200;
   constexpr double kLastChanceS = 10;
   std::optional<Clock::time_point> failed;
   pollfd answer{socket_, POLLIN, 0};
-  while (::poll(&answer, 1, kLookEveryMs) == 0) {
+  for (bool told = false; ::poll(&answer, 1, kLookEveryMs) <= 0;) {  // a signal may have interrupted it
+    if (!told && limit_.is_stopped()) {
+      write_json_line(socket_, {{"stop", true}});
+      told = true;
+    }
+    if (!rendezvous_ || !rendezvous_->has_failed) continue;
     if (!failed && rendezvous_->has_failed()) failed = Clock::now();
     if (!failed || seconds_since(*failed) < kLastChanceS) continue;
     ::kill(process_, SIGKILL);
@@ -144,10 +149,17 @@ ArmFacts ArmProcess::facts() { return facts_from(send_and_receive({{"facts", tru
 
 namespace {
 
-Json answer(Arm& arm, const Json& request) {
+/// Whether there is something more to read: a stop, or the end of requests. `buffer`: what was read already.
+bool has_request(int fd, const std::string& buffer) {
+  pollfd request{fd, POLLIN, 0};
+  return !buffer.empty() || ::poll(&request, 1, 0) > 0;
+}
+
+Json answer(Arm& arm, const Json& request, int fd, const std::string& buffer) {
   if (request.contains("turn")) {
     const Json& most_s = request.at("most_s");
-    arm.limit_turns({.until = most_s.is_null() ? Clock::time_point::max() : after(most_s.get<double>())});
+    arm.limit_turns({.until = most_s.is_null() ? Clock::time_point::max() : after(most_s.get<double>()),
+                     .stopped = [fd, &buffer] { return has_request(fd, buffer); }});
     return {{"turn", to_json(arm.turn(request.at("turn")))}};
   }
   return {{"facts", to_json(arm.facts())}};
@@ -190,7 +202,8 @@ int serve_arm(int fd, const std::function<Arm&()>& make, const Explain& explain)
     Arm& arm = make();
     write_json_line(fd, {{"ready", true}});
     std::string buffer;
-    while (const auto request = read_json_line(fd, buffer)) write_json_line(fd, answer(arm, *request));
+    while (const auto request = read_json_line(fd, buffer))
+      if (!request->contains("stop")) write_json_line(fd, answer(arm, *request, fd, buffer));
     return 0;
   } catch (const std::exception&
                error) {  // process boundary: the process that started this one reports the error to the user

@@ -106,13 +106,6 @@ std::string ceiling_line(const CeilingRow& row) {
                      row.gain.verdict == Verdict::inconclusive ? ", undecided" : "");
 }
 
-/// "90m", "6h" or "14 days", rounded up.
-std::string budget_text(double seconds) {
-  const double minutes = std::ceil(seconds / 60), hours = std::ceil(minutes / 60);
-  if (hours > 48) return fmt::format("{:.0f} days", std::ceil(hours / 24));
-  return minutes < 120 ? fmt::format("{:.0f}m", minutes) : fmt::format("{:.0f}h", hours);
-}
-
 bool is_undecided(const Gain& gain) { return gain.ratio && gain.verdict == Verdict::inconclusive; }
 
 /// If cells are undecided: the variation between pairs and the budget that would decide them. Otherwise empty.
@@ -123,8 +116,9 @@ std::string undecided_text(const Ablation& a) {
   if (!any || !a.pair_sd || !a.pairs_needed || !a.budget_needed_s) return {};
   return fmt::format(
       "some cells are undecided: pairs of processes have a standard deviation of {:.1f} % here; deciding about {:g} % "
-      "in every cell takes about {} each: --budget {}",
-      100 * *a.pair_sd, 100 * a.min_effect, counted(*a.pairs_needed, "pair"), budget_text(*a.budget_needed_s));
+      "in every cell takes about {} each{}",
+      100 * *a.pair_sd, 100 * a.min_effect, counted(*a.pairs_needed, "pair"),
+      with_budget(": ", a.command, *a.budget_needed_s));
 }
 
 /// Remarks below the table.
@@ -166,24 +160,25 @@ std::string rate_text(const Ablation& a, double samples_per_s) {
 }
 
 std::string head(const Ablation& a) {
-  return fmt::format("{}: everything off {}, everything on {}; measured in {}", a.name,
-                     rate_text(a, a.plain_samples_per_s), rate_text(a, a.full_samples_per_s), human_seconds(a.seconds));
+  return fmt::format("{}: {} {}, {} {}; measured in {}", a.name, a.part ? "without what was named" : "everything off",
+                     rate_text(a, a.plain_samples_per_s), a.part ? "with it" : "everything on",
+                     rate_text(a, a.full_samples_per_s), human_seconds(a.seconds));
 }
 
 std::string legend(const Ablation& a) {
   return fmt::format(
       "alone: relative to the plain job; in the stack: relative to everything else; (low … high): simultaneous {:g} % "
-      "intervals of the gains; ? undecided, = no effect; with: the strongest interaction with another switch.\nshare: "
+      "intervals of the gains; ? undecided, = no effect; with: the strongest interaction with another switch; share: "
       "{}",
       100 * a.level, kShareRule);
 }
 
 }  // namespace
 
-std::string ablation_text(const Ablation& a, bool color) {
-  std::string out =
-      head(a) + "\n\n" + table_of(a).text(color) + "\n\n" + legend(a) + "\n\n" + ceilings_text(a.ceilings);
-  for (const auto& remark : remarks(a)) out += remark + "\n";
+std::string ablation_text(const Ablation& a, const TextStyle& style) {
+  std::string out = wrapped(head(a), style.columns) + "\n\n" + table_of(a).text(style) + "\n\n" +
+                    wrapped(legend(a), style.columns) + "\n\n" + ceilings_text(a.ceilings);
+  for (const auto& remark : remarks(a)) out += wrapped(remark, style.columns) + "\n";
   return out;
 }
 

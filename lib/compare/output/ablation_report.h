@@ -3,13 +3,14 @@
 
 #include "base/json.h"
 #include "compare/ablation.h"
+#include "compare/output/table.h"
 
 #include <string>
 
 namespace trainopt {
 
-/// A table for a terminal; `color`: green for pays, red for costs and for numbers that disagree.
-std::string ablation_text(const Ablation& ablation, bool color);
+/// A table for a terminal; in colour, green for pays, red for costs and for numbers that disagree.
+std::string ablation_text(const Ablation& ablation, const TextStyle& style);
 std::string ablation_markdown(const Ablation& ablation);
 /// One line per switch, with a header.
 std::string ablation_csv(const Ablation& ablation);

@@ -212,9 +212,10 @@ Json to_json(const Comparison& c, bool with_samples) {
                {"to_decide", Json::array()},
                {"noise_floor", c.noise ? to_json(*c.noise) : Json()}});
   for (const ToDecide& each : c.to_decide)
-    json["to_decide"].push_back({{"what", each.what},
-                                 {"budget_s", each.budget_s > 0 ? Json(each.budget_s) : Json()},
-                                 {"command", each.budget_s > 0 ? Json(command_to_decide(c, each)) : Json()}});
+    json["to_decide"].push_back(
+        {{"what", each.what},
+         {"budget_s", each.budget_s > 0 ? Json(each.budget_s) : Json()},
+         {"command", each.budget_s > 0 ? Json(with_budget("", c.command, each.budget_s)) : Json()}});
   if (!with_samples) return json;
   json["samples"] = Json::array();
   if (c.is_a_and_b())

@@ -36,10 +36,14 @@ std::string_view color_of(Verdict verdict) {
 
 std::string level_text(double level) { return fmt::format("{:g} %", 100 * level); }
 
-std::string command_to_decide(const Comparison& c, const ToDecide& what) {
-  const double unit = what.budget_s > 120 ? 60 : 10;
-  const Duration budget{std::ceil(what.budget_s / unit) * unit};
-  return fmt::format("{}{}--budget {}", c.command, c.command.empty() ? "" : " ", to_text(budget));
+std::string with_budget(std::string_view separator, const std::string& command, double budget_s) {
+  constexpr double kYear = 365 * 86400.0;
+  if (budget_s > kYear) return {};
+  const auto up_to = [&](double unit) { return std::ceil(budget_s / unit); };
+  const std::string budget = budget_s <= 120    ? fmt::format("{:.0f}s", 10 * up_to(10))
+                             : budget_s <= 7200 ? fmt::format("{:.0f}m", up_to(60))
+                                                : fmt::format("{:.0f}h", up_to(3600));
+  return fmt::format("{}{}{}--budget {}", separator, command, command.empty() ? "" : " ", budget);
 }
 
 std::string_view ending(const std::string& ended) {
@@ -235,21 +239,20 @@ namespace {
 std::vector<std::string> to_decide_texts(const Comparison& c) {
   std::vector<std::string> all;
   for (const ToDecide& each : c.to_decide)
-    all.push_back(each.budget_s > 0 ? fmt::format("{}: {}", each.what, command_to_decide(c, each)) : each.what);
+    all.push_back(each.what + (each.budget_s > 0 ? with_budget(": ", c.command, each.budget_s) : ""));
   return all;
 }
 
-std::string two_arms_text(const Comparison& c, bool color) {
+std::string two_arms_text(const Comparison& c, const TextStyle& style) {
   std::string text;
-  const auto line = [&](const std::string& name, const std::string& value) {
-    text += fmt::format("  {:<13} {}\n", name, value);
-  };
+  const auto line = [&](const std::string& name, const std::string& value) { text += labelled(name, value, style); };
   text += fmt::format("A  {}\nB  {}\n\n", c.arms[0].name, c.arms[1].name);
   const bool wrong = c.numbers() && c.numbers()->not_comparable.empty() && !c.numbers()->agree();
   const std::string_view paint = c.pair().verdict == Verdict::pays && !wrong   ? kGreen
                                  : c.pair().verdict == Verdict::costs || wrong ? kRed
                                                                                : kBold;
-  text += (color ? colored(headline(c.pair()), paint) : headline(c.pair())) + "\n";
+  const std::string result = wrapped(headline(c.pair()), style.columns);
+  text += (style.color ? colored(result, paint) : result) + "\n";
   line("A", arm_text(c.arms[0]));
   line("B", arm_text(c.arms[1]));
   line("measured", measured_text(c.pair()));
@@ -257,7 +260,7 @@ std::string two_arms_text(const Comparison& c, bool color) {
     line(c.sampling.own_processes ? "typical pair" : "typical block", typical);
   if (c.noise) line("noise floor", noise_text(*c.noise));
   if (c.numbers())
-    line("numbers", color && wrong ? colored(numbers_text(*c.numbers()), kRed) : numbers_text(*c.numbers()));
+    line("numbers", style.color && wrong ? colored(numbers_text(*c.numbers()), kRed) : numbers_text(*c.numbers()));
   line("not seen", not_seen_text(c));
   for (const auto& switched : switch_lines({{"A", &c.arms[0].facts.receipts}, {"B", &c.arms[1].facts.receipts}}))
     line("switch", switched);
@@ -519,18 +522,17 @@ std::string headline(const Comparison& c) {
 
 namespace {
 
-std::string several_arms_text(const Comparison& c, bool color) {
+std::string several_arms_text(const Comparison& c, const TextStyle& style) {
   const std::string_view paint = disagrees(c.numerics[c.fastest.arms.front()]) ? kRed
                                  : c.fastest.ahead                             ? kGreen
                                                                                : kBold;
-  std::string text = fmt::format("{}\n\n{}\n{}\n", title_of(c), color ? colored(headline(c), paint) : headline(c),
-                                 arms_table(c).text(color));
-  const auto line = [&](const std::string& name, const std::string& value) {
-    text += fmt::format("  {:<13} {}\n", name, value);
-  };
+  const std::string words = wrapped(headline(c), style.columns);
+  std::string text = fmt::format("{}\n\n{}\n{}\n", title_of(c), style.color ? colored(words, paint) : words,
+                                 arms_table(c).text(style));
+  const auto line = [&](const std::string& name, const std::string& value) { text += labelled(name, value, style); };
   for (const auto& [arms, result] : other_pairs(c)) line("pair", fmt::format("{}: {}", arms, result));
   for (const Remark& remark : remarks_of(c))
-    line(remark.name, color && !remark.color.empty() ? colored(remark.text, remark.color) : remark.text);
+    line(remark.name, style.color && !remark.color.empty() ? colored(remark.text, remark.color) : remark.text);
   return text;
 }
 
@@ -559,8 +561,8 @@ std::string several_arms_csv(const Comparison& c) {
 
 }  // namespace
 
-std::string comparison_text(const Comparison& c, bool color) {
-  return c.is_a_and_b() ? two_arms_text(c, color) : several_arms_text(c, color);
+std::string comparison_text(const Comparison& c, const TextStyle& style) {
+  return c.is_a_and_b() ? two_arms_text(c, style) : several_arms_text(c, style);
 }
 
 std::string comparison_markdown(const Comparison& c) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "compare/comparison.h"
+#include "compare/output/table.h"
 
 #include <string>
 #include <string_view>
@@ -24,8 +25,8 @@ std::string with_range(double ratio, const std::optional<Interval>& interval);
 std::string_view color_of(Verdict verdict);
 /// "95 %".
 std::string level_text(double level);
-/// "trainopt compare … --budget 10m"; without the command, only the option.
-std::string command_to_decide(const Comparison& comparison, const ToDecide& what);
+/// `separator` and "trainopt compare … --budget 10m"; without the command, only the option. Empty for more than a year.
+std::string with_budget(std::string_view separator, const std::string& command, double budget_s);
 /// "until it was decided": of Sampling::ended.
 std::string_view ending(const std::string& ended);
 std::string noise_text(const NoiseFloor& noise);
@@ -55,8 +56,8 @@ std::string headline(const Comparison& comparison);
 /// "75.3 samples/s, step 428.3 ms, waiting for data 0.0 %, …".
 std::string arm_text(const ArmResult& arm);
 
-/// Several lines for a terminal; `color`: green for what pays, red for what costs and for numbers that disagree.
-std::string comparison_text(const Comparison& comparison, bool color);
+/// Several lines for a terminal; in colour, green for what pays, red for what costs and for numbers that disagree.
+std::string comparison_text(const Comparison& comparison, const TextStyle& style);
 /// The headline, tables and a paragraph in GitHub's Markdown.
 std::string comparison_markdown(const Comparison& comparison);
 /// One line per turn, with a header: pair,block,order,turn,arm,steps,… of A and B; set,round,turn,arm,steps,… of

@@ -192,13 +192,14 @@ std::vector<ToDecide> what_decides(const std::vector<PairResult>& pairs, const s
                      long_time(seconds_for(*least.pair, least.measurements)), measurements_taken(*least.pair)),
          budget_for(least)});
   constexpr double kLonger = 4;
-  if (all.empty()) all.push_back({fmt::format("more {}s", unit), kLonger * undecided->seconds});
+  if (all.empty())
+    all.push_back({fmt::format("at least a few more {}s are needed", unit), kLonger * undecided->seconds});
   constexpr double kLong = 3600;  // seconds
-  if (least.pair && budget_for(least) > kLong)
+  if (least.pair && budget_for(least) > kLong && min_effect < 0.05)
     all.push_back({fmt::format("if differences below {0:g} % do not matter, --min-effect {0:g}% decides sooner",
                                std::min(50.0, 1000 * min_effect)),
                    0});
-  if (!conditions_of(rounds).empty()) all.push_back({"on a quieter machine it takes less", 0});
+  if (!conditions_of(rounds).empty()) all.push_back({"a quieter machine would need fewer blocks", 0});
   return all;
 }
 

@@ -12,10 +12,13 @@
 namespace trainopt {
 namespace {
 
-std::vector<WarmArm> make_set(const SetOptions& sets, int64_t number, uint64_t seed) {
+/// Empty if the observer stopped it before all were made.
+std::vector<WarmArm> make_set(const SetOptions& sets, int64_t number, uint64_t seed, const Observer& observer) {
   std::vector<WarmArm> arms(sets.make.size());
-  for (const size_t arm : turn_order(mix_key(seed, "who is made first"), number, arms.size()))
+  for (const size_t arm : turn_order(mix_key(seed, "who is made first"), number, arms.size())) {
     arms[arm] = sets.make[arm](number);
+    if (observer.stopped()) return {};
+  }
   return arms;
 }
 
@@ -35,13 +38,17 @@ class SetSampling {
     all.own_processes = true;
   }
 
-  /// Creates set `number`, takes its rounds, and ends it. Throws what the arms throw; nothing of the set is then kept,
-  /// nor if its first round ends early.
+  /// Creates set `number`, takes its rounds, and ends it. Throws what the arms throw. Nothing of the set is kept then,
+  /// nor if its first round ends early, nor if the observer stops it before.
   void take_set(int64_t number) {
     const auto began = Clock::now();
     const std::string name = fmt::format("{} {}", sets_.make.size() == 2 ? "pair" : "set", number + 1);
     observer_.now(fmt::format("{}: starting {}", name, counted(std::ssize(sets_.make), "process", "es")));
-    const std::vector<WarmArm> arms = make_set(sets_, number, options_.seed);
+    const std::vector<WarmArm> arms = make_set(sets_, number, options_.seed, observer_);
+    if (arms.empty()) {
+      all.ended = "stopped";
+      return;
+    }
     start_s_ = seconds_since(began);
     if (number == 0) begin(arms);
     catch_up(arms);

@@ -99,6 +99,11 @@ std::string round_text(const PairVerdicts& verdicts) {
 Sampling sample_rounds(std::span<const WarmArm> arms, const CompareOptions& options, Clock::time_point until,
                        const Observer& observer, const LookCallback& look) {
   const auto sampling_began = Clock::now();
+  if (observer.stopped() || (!options.repeats && sampling_began > with_grace(until))) {
+    Sampling none;
+    none.ended = observer.stopped() ? "stopped" : "budget";
+    return none;
+  }
   catch_up(arms);
   const std::vector<int64_t> steps = turn_steps(arms, options.turn_s);
   Sampling all;

@@ -51,7 +51,7 @@ TEST_CASE("a turn ends after the step in progress at its limit, and the next goe
   CHECK(one.steps == 1);
   CHECK(one.losses.size() == 1);
   CHECK(limited.steps_taken() == 1);
-  limited.limit_turns({.stop = &stop});
+  limited.limit_turns({.stopped = [&] { return stop != 0; }});
   one = joined(std::move(one), limited.turn(2));
   stop = 2;
   one = joined(std::move(one), limited.turn(5));

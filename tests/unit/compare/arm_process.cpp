@@ -61,6 +61,17 @@ TEST_CASE("an arm's process reports that it is ready, takes turns and reports it
   CHECK(facts_from(served.read().at("facts")).time_to_first_step_s == 1.5);
 }
 
+TEST_CASE("a stop ends the turn in progress, and only that") {
+  Served served([] { return std::make_unique<ScriptedArm>(std::make_shared<SimulatedMachine>(1, 0.0), 0.5); });
+  served.read();
+  // Both are there before the turn begins, as if the stop came during its first step.
+  const std::string both = "{\"turn\": 3, \"most_s\": null}\n{\"stop\": true}\n";
+  REQUIRE(::write(served.socket, both.data(), both.size()) == static_cast<ssize_t>(both.size()));
+  CHECK(turn_from(served.read().at("turn")).steps == 1);
+  write_json_line(served.socket, {{"turn", 3}, {"most_s", nullptr}});
+  CHECK(turn_from(served.read().at("turn")).steps == 3);
+}
+
 TEST_CASE("an arm's error is sent with its message and exit code, and ends the service") {
   Served served([] {
     auto arm = std::make_unique<ScriptedArm>(std::make_shared<SimulatedMachine>(1), 0.5);

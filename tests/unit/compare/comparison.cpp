@@ -249,14 +249,18 @@ TEST_CASE("sampling ends with the budget, with --repeats, or when it is stopped"
   CHECK(repeated.pair().blocks.size() == 21);
   CHECK(repeated.pair().verdict == Verdict::pays);
 
-  const std::atomic<int> stop{15};
+  std::atomic<int> stop{0};
   const auto machine = std::make_shared<SimulatedMachine>(1);
-  const auto a = warm_up("a", std::make_shared<ScriptedArm>(machine, 0.1), {});
+  const Baseline a{.a = warm_up("a", std::make_shared<ScriptedArm>(machine, 0.1), {}), .twins = {}, .noise = {}};
+  const auto b = warm_up("b", std::make_shared<ScriptedArm>(machine, 0.1), {});
   Observer observer;
   observer.stop = &stop;
-  CHECK(compare(make_baseline(a, {}, {}, kNever, {}), warm_up("b", std::make_shared<ScriptedArm>(machine, 0.1), {}), {},
-                kNever, observer)
-            .sampling.ended == "stopped");
+  observer.now = [&](const std::string& what) { stop = what.starts_with("block 2") ? 15 : 0; };
+  const Comparison stopped = compare(a, b, {}, kNever, observer);
+  CHECK(stopped.sampling.ended == "stopped");
+  CHECK(stopped.sampling.rounds.size() == 2);
+  observer.now = [](const std::string&) {};
+  CHECK_THROWS_WITH(compare(a, b, {}, kNever, observer), ContainsSubstring("stopped before the first round"));
 }
 
 TEST_CASE("a throttled clock and too much noise for min_effect are reported") {
@@ -269,7 +273,10 @@ TEST_CASE("a throttled clock and too much noise for min_effect are reported") {
                                warm_up("b", std::make_shared<ScriptedArm>(machine, 0.1), options), options, kNever, {});
   const std::string all = fmt::format("{}", fmt::join(c.warnings, "\n"));
   CHECK(all.find("clock was throttled") != std::string::npos);
-  CHECK(all.find("takes about") != std::string::npos);
+  const auto& ways = c.to_decide;
+  CHECK(std::any_of(ways.begin(), ways.end(), [](const ToDecide& each) {
+    return each.what.find("takes about") != std::string::npos && each.budget_s > 0;
+  }));
 }
 
 TEST_CASE("an arm that fails before the first block ends the comparison; later, the blocks before are kept") {

@@ -188,3 +188,23 @@ TEST_CASE("a budget that ends in the first round is refused") {
   CHECK_THROWS_WITH(compare({.a = a, .twins = {}, .noise = {}}, b, {}, kNever, {}),
                     ContainsSubstring("the budget is too short"));
 }
+
+TEST_CASE("a twin that fails leaves the other arms their own limit") {
+  const auto machine = std::make_shared<SimulatedMachine>(1, 0);
+  WarmUp first({.warmup_steps = 5}, {.until = after(1e4)}, 2, 4);
+  const auto make = [&] { return std::make_shared<ScriptedArm>(machine, 0.1); };
+  first("a", make);
+  const auto failing = [&]() -> std::shared_ptr<Arm> { throw UserError("no process"); };
+  CHECK_THROWS_AS(first.twin("twin", failing, Clock::now() - std::chrono::seconds(1)), UserError);
+  CHECK(first("b", make).first_steps.steps == 5);
+}
+
+TEST_CASE("the first arm of all may be a twin, and is judged by the whole time") {
+  const auto machine = std::make_shared<SimulatedMachine>(1, 0);
+  WarmUp first({.warmup_steps = 10}, {.until = after(1e4)}, 2, 4);
+  // Twelve steps of 100 s each would not fit into the twin's 400 s, and do fit into the whole time.
+  const auto twin = first.twin(
+      "twin", [&] { return std::make_shared<ScriptedArm>(machine, 100); }, after(400));
+  REQUIRE(twin);
+  CHECK(first.steps() == 8);
+}

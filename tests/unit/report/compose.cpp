@@ -17,13 +17,15 @@ bool contains(const Html& html, const std::string& text) { return html.find(text
 class Ladder {
  public:
   /// `against_previous`: the ends of the interval against the run before; none: it was not compared.
+  /// `effective`: a switch that had an effect.
   void add(double samples_per_s, double noise_pct, std::optional<std::pair<double, double>> against_previous,
-           const char* warning = nullptr) {
+           const char* warning = nullptr, const char* effective = "amp") {
     const auto rung = folder_.path() / fmt::format("{}-rung", rungs_++);
     create_folders(rung);
     const Json warnings = warning ? Json{warning} : Json::array();
     write_file(rung / "summary.json", json_text({{"samples_per_s", samples_per_s},
                                                  {"status", "done"},
+                                                 {"receipts", {{effective, {{"effective", true}}}}},
                                                  {"limit", {{"text", "compute"}, {"noise_pct", noise_pct}}},
                                                  {"warnings", warnings}}));
     if (against_previous)
@@ -51,15 +53,35 @@ TEST_CASE("the fastest of several runs is named if the comparisons tell it from 
   CHECK(contains(ladder.headline(), "is not told apart from <strong>2-rung</strong>."));
 }
 
-TEST_CASE("runs that were not compared are told apart by their noise", "[report]") {
-  Ladder apart, alike;
-  for (const double noise_pct : {2., 30.}) {
-    Ladder& ladder = noise_pct < 10 ? apart : alike;
-    ladder.add(100, noise_pct, {});
-    ladder.add(120, noise_pct, {});
-  }
-  CHECK(contains(apart.headline(), "The fastest is <strong>1-rung</strong>."));
-  CHECK(contains(alike.headline(), "<strong>1-rung</strong> has the highest throughput, and is not told apart from"));
+TEST_CASE("a rung that changes nothing is as fast as the one before, whatever was measured", "[report]") {
+  Ladder ladder;
+  ladder.add(100, 1, {});
+  ladder.add(150, 1, std::pair(1.4, 1.6));
+  ladder.add(170, 1, {});  // not compared: the same switches have an effect
+  CHECK(contains(ladder.headline(),
+                 "<strong>2-rung</strong> has the highest throughput, and is not told apart from "
+                 "<strong>1-rung</strong>."));
+  ladder.add(300, 1, {}, nullptr, "another");  // its comparison failed
+  CHECK(contains(ladder.headline(),
+                 "<strong>3-rung</strong> has the highest throughput, and is not told apart from "
+                 "<strong>0-rung</strong>, <strong>1-rung</strong>, <strong>2-rung</strong>."));
+}
+
+TEST_CASE("runs side by side are told apart by their noise", "[report]") {
+  const auto headline_of = [](double noise_pct) {
+    const TemporaryFolder folder;
+    std::vector<std::filesystem::path> runs;
+    for (const double rate : {100., 120.}) {
+      runs.push_back(folder.path() / fmt::format("at-{}", rate));
+      create_folders(runs.back());
+      write_file(runs.back() / "summary.json", json_text({{"samples_per_s", rate},
+                                                          {"status", "done"},
+                                                          {"limit", {{"text", "x"}, {"noise_pct", noise_pct}}}}));
+    }
+    return compose(read_sources(runs), {}).headline;
+  };
+  CHECK(contains(headline_of(2), "The fastest is <strong>at-120</strong>."));
+  CHECK(contains(headline_of(30), "has the highest throughput, and is not told apart from <strong>at-100</strong>."));
 }
 
 TEST_CASE("a warning of many runs is said once, with how many there were", "[report]") {

@@ -130,7 +130,8 @@ TEST_CASE("a small share that limits a run is stated with the others") {
   CHECK(limit.name == "compute");
   CHECK(limit.share_pct == Approx(36.4));
   CHECK(limit.text ==
-        "compute: 36 % of the time computing forward and backward; update takes 34 %; launches takes 30 %");
+        "compute: 36 % of the time computing forward and backward; updating the weights 34 %; "
+        "starting operations 30 %");
   CHECK(find_limit(steady()).text == "compute: 90 % of the time computing forward and backward");
 }
 
