@@ -8,6 +8,7 @@
 #include "run/signals.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 namespace trainopt {
 namespace {
@@ -63,6 +64,8 @@ void Status::line(const std::string& text) {
 
 std::string Status::text() const {
   const std::string elapsed = whole_seconds(seconds_since(began_));
+  constexpr size_t kWide = 60;
+  if (on_terminal_ && terminal_columns(STDERR_FILENO) < kWide) return fmt::format("{} {}", elapsed, what_);
   return limit_s_ ? fmt::format("{} of at most {}: {}", elapsed, whole_seconds(*limit_s_), what_)
                   : fmt::format("{}: {}", elapsed, what_);
 }

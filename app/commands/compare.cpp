@@ -60,6 +60,9 @@ std::pair<NamedRecipe, NamedRecipe> arms_of(const CLI::App& command, const Compa
     return {with(files[0], {}), with(files[1], {})};
   if (files.size() != 1 || (arguments.with.empty() && arguments.without.empty()))
     throw UserError("name two recipes, or one and --without SWITCH or --with key=value: trainopt compare A B");
+  for (const std::string& change : arguments.with)
+    if (change.find('=') == std::string::npos)
+      throw UserError("--with needs KEY=VALUE, such as num_threads=4: " + change);
   std::vector<std::string> off;
   for (const auto& name : arguments.without) off.push_back(switched_off(name));
   std::pair<NamedRecipe, NamedRecipe> arms{with(files[0], off), with(files[0], arguments.with)};

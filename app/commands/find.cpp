@@ -31,11 +31,11 @@ struct SizeRun {
   std::optional<int64_t> forecast_bytes;  ///< null: it cannot be planned
   std::string failure;                    ///< why it did not run; empty: it did
   double samples_per_s = 0;
-  double noise = 0;  ///< half-width of the throughput's interval, as a share of it
+  std::optional<double> noise;  ///< half-width of the throughput's interval, as a share of it; null: unknown
   double peak_mib = 0;
 
-  double low() const { return samples_per_s * (1 - noise); }
-  double high() const { return samples_per_s * (1 + noise); }
+  double low() const { return samples_per_s * (1 - noise.value()); }
+  double high() const { return samples_per_s * (1 + noise.value()); }
 };
 
 /// Whether the command said that it ran out of memory, or the kernel killed it.
@@ -76,12 +76,14 @@ class BatchFinder {
   /// The largest that ran for the longer time; null if time was up, or the user stopped the search, before.
   std::optional<int64_t> largest() const { return largest_; }
   const std::vector<SizeRun>& runs() const { return runs_; }
-  /// The smallest size that no larger one exceeds beyond the noise of both; null if none ran.
+  /// The smallest size that no larger one exceeds beyond the noise of both. Null if no larger one was measured, though
+  /// it might fit, or if the noise of a size is unknown.
   std::optional<int64_t> enough() const {
     for (const SizeRun& run : runs_) {
       if (!run.failure.empty()) continue;
+      if (!run.noise || (run.batch == largest_measured() && run.batch != largest_)) return std::nullopt;
       const bool grows = std::any_of(runs_.begin(), runs_.end(), [&](const SizeRun& other) {
-        return other.failure.empty() && other.batch > run.batch && other.low() > run.high();
+        return other.failure.empty() && other.batch > run.batch && other.noise && other.low() > run.high();
       });
       if (!grows) return run.batch;
     }
@@ -89,6 +91,13 @@ class BatchFinder {
   }
 
  private:
+  int64_t largest_measured() const {
+    int64_t largest = 0;
+    for (const SizeRun& run : runs_)
+      if (run.failure.empty() && run.noise) largest = std::max(largest, run.batch);
+    return largest;
+  }
+
   static Recipe without_runs(Recipe recipe) {
     recipe.run_dir.reset();
     recipe.checkpoint.resume = "none";
@@ -170,7 +179,7 @@ class BatchFinder {
       return run;
     }
     run.samples_per_s = rate;
-    run.noise = noise.is_object() && noise.at("noise_pct").is_number() ? noise.at("noise_pct").get<double>() / 100 : 0;
+    if (noise.is_object() && noise.at("noise_pct").is_number()) run.noise = noise.at("noise_pct").get<double>() / 100;
     run.peak_mib = summary.at("peak_memory_mib").is_number() ? summary.at("peak_memory_mib").get<double>() : 0;
     if (const double share = run.peak_mib * 0x1p20 / capacity_; share > MemoryForecast::kUsableShare)
       run.failure = fmt::format("leaves too little: its peak is {:.0f} % of the memory, and {:.0f} % may be used",
@@ -224,15 +233,16 @@ Json to_json(const BatchFinder& finder) {
                              {"forecast_bytes", number(run.forecast_bytes)},
                              {"failure", run.failure.empty() ? Json() : Json(run.failure)},
                              {"samples_per_s", run.failure.empty() ? Json(run.samples_per_s) : Json()},
-                             {"noise_pct", run.failure.empty() ? Json(100 * run.noise) : Json()},
+                             {"noise_pct", run.failure.empty() && run.noise ? Json(100 * *run.noise) : Json()},
                              {"peak_memory_mib", run.failure.empty() ? Json(run.peak_mib) : Json()}});
   return json;
 }
 
 std::string line_of(const SizeRun& run) {
   if (!run.failure.empty()) return fmt::format("{:>8}  {}", run.batch, run.failure);
-  return fmt::format("{:>8}  {:>10.1f} samples/s ±{:.1f} %, {} at the peak, forecast {}", run.batch, run.samples_per_s,
-                     100 * run.noise, human_bytes(run.peak_mib * 0x1p20),
+  const std::string noise = run.noise ? fmt::format("±{:.1f} %", 100 * *run.noise) : "± unknown";
+  return fmt::format("{:>8}  {:>10.1f} samples/s {}, {} at the peak, forecast {}", run.batch, run.samples_per_s, noise,
+                     human_bytes(run.peak_mib * 0x1p20),
                      run.forecast_bytes ? human_bytes(static_cast<double>(*run.forecast_bytes)) : "none");
 }
 

@@ -82,7 +82,10 @@ Command add_run(CLI::App& app) {
     };
     SessionOptions options{.injections = injections, .output = output};
     if (*ceilings) options.then = measure_ceilings_of;
-    return run_session(launch, loaded, options, context.environment);
+    const int code = run_session(launch, loaded, options, context.environment);
+    if (*json && (std::fflush(stdout) != 0 || std::ferror(stdout) != 0))
+      throw UserError("cannot write to standard output; the run directory has summary.json", ExitCode::storage);
+    return code;
   };
 }
 

@@ -44,6 +44,7 @@ std::vector<std::string> companions(const AblationBench& bench, const SwitchSet&
 /// cells are measured if there is too little time for all.
 double next_share(const AblationBench& bench, size_t cells) {
   const double left = bench.seconds_left();
+  if (bench.has_repeats()) return kMinCellSeconds;
   return left < kMinCellSeconds ? 0 : std::max(kMinCellSeconds, left / static_cast<double>(std::max<size_t>(1, cells)));
 }
 
@@ -122,6 +123,9 @@ class AblationCells {
 
   void measure_total() {
     const size_t cells = cells_left_;
+    if (bench_.seconds_left() < kMinCellSeconds && !bench_.has_repeats())
+      throw BudgetTooShort(fmt::format(
+          "the budget is too short: a measurement gets at least {:.0f} s, and there are {}", kMinCellSeconds, cells));
     observer_.report(
         fmt::format("{} of {}: all of them, each alone, each left out, what else costs, and pairs; at most {}",
                     counted(static_cast<int64_t>(cells), "measurement"),
@@ -436,7 +440,8 @@ Comparison AblationBench::compare_cell(const ArmSpec& a, const ArmSpec& b, const
     numbers = [&twins = twins_of_plain(a, yardstick(a.recipe, b.recipe))](std::span<const WarmArm> pair) {
       return compare_with_twins(twins, pair[0], pair[1]);
     };
-  const auto until = after(seconds);  // without the twins, which serve all cells
+  if (observer_.stopped()) throw UserError(kStopped);  // while the twins were trained
+  const auto until = after(seconds);                   // without the twins, which serve all cells
   CompareOptions options = request_.options;
   // With the same coin tosses, the errors of the cells would be correlated.
   options.seed = mix_key(options.seed, static_cast<uint64_t>(arms_));
@@ -453,7 +458,7 @@ Comparison AblationBench::compare_cell(const ArmSpec& a, const ArmSpec& b, const
 
 Cell AblationBench::measure(const SwitchSet& a, const SwitchSet& b, std::optional<Ceiling> b_without, double seconds) {
   Cell cell;
-  const bool fits = request_.options.repeats || (seconds > 0 && kFewestPairs * pair_s_ <= seconds_left());
+  const bool fits = has_repeats() || (seconds > 0 && kFewestPairs * pair_s_ <= seconds_left());
   if (!fits || observer_.stopped() || !factory_.is_sound()) {
     cell.gain.reason = observer_.stopped() ? kStopped : factory_.is_sound() ? kNoTimeLeft : kRankLost;
     return cell;
@@ -470,9 +475,9 @@ Cell AblationBench::measure(const SwitchSet& a, const SwitchSet& b, std::optiona
     remove_first_steps(arm_b.folder);
     write_file(arm_b.folder / "result.json", json_text(to_json(*cell.comparison, true), 1) + "\n");
     const PairResult& result = cell.comparison->pair();
-    if (result.process_pairs() < kFewestPairs) {
-      const std::string& failure = cell.comparison->sampling.failure;
-      cell.gain.reason = !failure.empty() ? failure : observer_.stopped() ? kStopped : kNoTimeLeft;
+    const std::string& failure = cell.comparison->sampling.failure;
+    if (result.process_pairs() < kFewestPairs && !observer_.stopped()) {
+      cell.gain.reason = failure.empty() ? kNoTimeLeft : failure;
       cell.comparison.reset();
       return cell;
     }
@@ -487,8 +492,8 @@ Cell AblationBench::measure(const SwitchSet& a, const SwitchSet& b, std::optiona
     cell.gain.reason = kNoTimeLeft;
     log_debug("{}: {}", what, error.what());
   } catch (const UserError& error) {  // named recovery: a cell that fails becomes a row with its reason
-    cell.gain.reason = error.what();
-    observer_.report(fmt::format("{}: {}", what, error.what()));
+    cell.gain.reason = observer_.stopped() ? kStopped : error.what();
+    if (!observer_.stopped()) observer_.report(fmt::format("{}: {}", what, error.what()));
   }
   return cell;
 }

@@ -136,6 +136,7 @@ class AblationBench {
   /// long as those before, would not end in time.
   Cell measure(const SwitchSet& a, const SwitchSet& b, std::optional<Ceiling> b_without, double seconds);
   double seconds_left() const;
+  bool has_repeats() const { return request_.options.repeats.has_value(); }
   /// The longest that a pair of processes took so far.
   double pair_s() const { return pair_s_; }
 

@@ -3,6 +3,7 @@
 #include "base/units.h"
 #include "compare/output/comparison_text.h"
 #include "compare/sampling/turn_taker.h"
+#include "metrics/format.h"
 #include "statistics/spread.h"
 #include "statistics/verdict.h"
 
@@ -43,8 +44,6 @@ constexpr int64_t kFewestFirstSteps = 3;  // the receipts are observed in the se
 constexpr size_t kFewestTwins = 3;        // fewer say too little of how far rounding goes
 
 int64_t first_steps(const CompareOptions& options) { return std::max(kFewestFirstSteps, options.warmup_steps); }
-
-Duration tenths(double seconds) { return {.seconds = std::ceil(10 * seconds) / 10}; }
 
 WarmArm warm_arm(std::string name, std::shared_ptr<Arm> arm, Turn first) {
   const ArmFacts facts = arm->facts();
@@ -111,14 +110,14 @@ void WarmUp::require_time(int64_t taken, double step_s, double start_s) const {
   throw BudgetTooShort(fmt::format(
       "the budget is too short: a step takes {}, and the {} first steps of each arm and a round of turns would take "
       "about {} more; nothing was compared",
-      to_text(tenths(step_s)), kFewestFirstSteps, to_text(tenths(needed_s))));
+      human_seconds(step_s), kFewestFirstSteps, human_seconds(needed_s)));
 }
 
 void require_rounds(size_t rounds, const Observer& observer) {
   if (rounds == 0 && !observer.stopped())
     throw BudgetTooShort(
         "the budget is too short: it ended before every arm had taken its first steps and a turn; nothing was "
-        "compared");
+        "compared; try one several times as long");
 }
 
 Baseline make_baseline(WarmArm a, const MakeTwin& make_twin, const CompareOptions& options, Clock::time_point until,
@@ -159,8 +158,9 @@ Numerics compare_with_twins(const Twins& twins, const WarmArm& a, const WarmArm&
   else if (twins.first_turns.size() < kFewestTwins) {
     none.too_few_twins = true;
     none.not_comparable = fmt::format(
-        "only {} of the {} of A that show {} were trained in the time for them; a larger --budget compares the numbers",
-        twins.first_turns.size(), counted(twins.wanted, "twin"),
+        "{} of the {} of A that show {} were trained in the time for them; a larger --budget compares the numbers",
+        twins.first_turns.empty() ? "none" : fmt::format("only {}", twins.first_turns.size()),
+        counted(twins.wanted, "twin"),
         twins.yardstick == Yardstick::perturbed ? "how far rounding goes" : "what another seed changes");
   }
   if (!none.not_comparable.empty()) return none;

@@ -4,7 +4,9 @@
 
 #include <cerrno>
 #include <csignal>
+#include <cstdint>
 #include <cstring>
+#include <ctime>
 #include <vector>
 
 #include <fcntl.h>
@@ -25,13 +27,28 @@ static_assert(std::atomic<bool>::is_always_lock_free);
 
 void on_save_request(int) { save_requested = true; }
 
+/// When the stop was asked for, in milliseconds of the monotonic clock.
+std::atomic<int64_t> requested_at_ms{0};
+static_assert(std::atomic<int64_t>::is_always_lock_free);
+
+int64_t now_ms() {
+  timespec now{};
+  ::clock_gettime(CLOCK_MONOTONIC, &now);  // may be called by a signal handler
+  return int64_t{1000} * now.tv_sec + now.tv_nsec / 1'000'000;
+}
+
 void on_signal(int number) {
+  // `timeout` signals both a process and its group, and terminals and launchers repeat each other: what follows at once
+  // is the same wish.
+  constexpr int64_t kSameWishMs = 100;
   // A scheduler may send USR1 first and TERM later, and a closed terminal sends HUP several times: only a second INT or
   // TERM ends the process at once.
   const auto is_notice = [](int each) { return each == SIGUSR1 || each == SIGHUP || each == kFolderTaken; };
   const int before = requested.exchange(is_notice(number) && requested != 0 ? requested.load() : number);
   const char* const text = acknowledgement;
-  const bool is_second = !is_notice(number) && before != 0 && !is_notice(before);
+  const bool is_second =
+      !is_notice(number) && before != 0 && !is_notice(before) && now_ms() - requested_at_ms > kSameWishMs;
+  if (before == 0 || is_notice(before)) requested_at_ms = now_ms();
   if (text && (before == 0 || is_second)) {
     const int error = errno;  // the interrupted call may read it next
     pollfd out{STDERR_FILENO, POLLOUT, 0};

@@ -1,5 +1,6 @@
-// SIGINT, SIGTERM, SIGHUP and SIGUSR1 ask for a stop after the current step; a second SIGINT or SIGTERM ends the
-// process at once. A SIGHUP that is ignored (nohup) stays ignored. SIGUSR2 asks for a checkpoint.
+// SIGINT, SIGTERM, SIGHUP and SIGUSR1 ask for a stop after the current step; a second SIGINT or SIGTERM that comes more
+// than 0.1 s later ends the process at once. A SIGHUP that is ignored (nohup) stays ignored. SIGUSR2 asks for a
+// checkpoint.
 #pragma once
 
 #include <atomic>

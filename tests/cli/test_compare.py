@@ -366,7 +366,7 @@ def test_budget(trainopt, recipe):
     ).json()
     assert answer["ended"] in ("budget", "decided")  # equal arms in one process may still differ
     if answer["verdict"] == "inconclusive":
-        assert any("takes about" in warning for warning in answer["warnings"])
+        assert any("takes about" in each["what"] and each["budget_s"] > 8 for each in answer["to_decide"])
     assert time.monotonic() - began < 120
 
 
@@ -401,11 +401,10 @@ def test_ablate(trainopt, recipe):
     assert rows["amp"]["numbers_agree"] is True and rows["batch_size"]["numbers_agree"] is None
     assert rows["amp"]["interaction"]["with"] in rows
     assert rows["amp"]["receipt"]["effective"] is True
-    assert [row["without"] for row in answer["ceilings"]] == ["data", "optimizer", "logging"]
-    assert all(row["ratio"] for row in answer["ceilings"])
+    assert answer["ceilings"] == []  # nobody named them
     report = (trainopt.folder / "out/report.md").read_text()
     assert trainopt("compare", "--show", "out").out == report and trainopt("compare", "--show", "out/arm-2").code == 0
-    assert "| amp |" in report and "even free loading" in report
+    assert "| amp |" in report and "even free loading" not in report
     assert len(list(csv.DictReader(io.StringIO((trainopt.folder / "out/switches.csv").read_text())))) == len(rows)
     assert (trainopt.folder / "out/arm-1/recipe.yaml").exists() and not list(
         (trainopt.folder / "out").rglob("*.safetensors")
@@ -428,6 +427,7 @@ def test_ablate_skips_switches_without_effect(trainopt, recipe):
     switches = "optimizations={amp: false, set_to_none: false, fused_optimizer: true, cuda_graph: true}"
     result = trainopt("ablate", recipe, "device=cpu", switches, *TWO_PAIRS, "--json", timeout=300)
     rows = {row["name"]: row for row in result.json()["switches"]}
+    assert [row["without"] for row in result.json()["ceilings"]] == ["data", "optimizer", "logging"]
     assert rows["cuda_graph"]["no_effect"] and rows["fused_optimizer"]["alone"]["ratio"] > 0, result
 
 

@@ -50,13 +50,6 @@ def stored(trainopt, folder="out"):
     return json.loads((trainopt.folder / folder / "result.json").read_text())
 
 
-def without_rank(text):
-    """The output of rank 0; `trainopt launch` marks its lines."""
-    lines = text.splitlines()
-    assert all(line.startswith("[0] ") for line in lines), text
-    return "\n".join(line.removeprefix("[0] ") for line in lines)
-
-
 def shown(trainopt, folder="out"):
     """What --show, on one rank, reads from the folder."""
     result = trainopt("compare", "--show", folder, "--json")
@@ -111,7 +104,7 @@ def test_all_launchers_give_one_result(job, orders, launcher):
 
 
 def test_the_answer_of_rank_0_is_one_json_object(job):
-    answer = json.loads(without_rank(compare(job, "--with", "optimizer.lr=0.02", *QUICK, "--json", "--quiet").out))
+    answer = compare(job, "--with", "optimizer.lr=0.02", *QUICK, "--json", "--quiet").json()
     assert answer["blocks"] == 4 and len(answer["arms"]["a"]["ranks"]) == 2 and answer["ratio"] == stored(job)["ratio"]
 
 
@@ -194,7 +187,7 @@ def test_ablate_has_a_row_for_the_strategy(job):
     how = ("--repeats", "2", *FEW, "--json", "--quiet", "--run-dir", "out")
     result = launch(job, 2, *keys, *how, recipe="job.yaml", command="ablate")
     assert result.code == 0, result
-    answer = json.loads(without_rank(result.out))
+    answer = result.json()
     assert answer["total"]["ratio"] > 0 and answer["total"]["pairs"] == 2
     (row,) = answer["switches"]
     assert row["name"] == "parallel.sharding_strategy" and row["numbers_agree"] is True and row["memory_mib"], row

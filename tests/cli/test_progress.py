@@ -118,9 +118,9 @@ def test_ctrl_c_is_acknowledged_and_the_end_names_the_command(job):
 
 
 def test_elsewhere_a_line_every_ten_seconds_says_what_is_done(job):
-    process = job.start(*ENDLESS, "--budget", "60s", "--run-dir", "out")
+    process = job.start(*ENDLESS, "--budget", "50s", "--run-dir", "out")
     for line in process.stderr:
-        if found := re.match(r"info: (\d+) s of at most 60 s: block \d+, B [+-]\d", line):
+        if found := re.match(r"info: (\d+) s of at most 50 s: block \d+, B [+-]\d", line):
             assert int(found[1]) >= 10
             break
     else:

@@ -90,7 +90,11 @@ void ArmProcess::end() {
 }
 
 Json ArmProcess::send_and_receive(const Json& request) {
-  write_json_line(socket_, request);
+  try {
+    write_json_line(socket_, request);
+  } catch (const UserError&) {  // it has ended, and its end says more
+    throw UserError("an arm's process " + describe_exit(), ExitCode::peer);
+  }
   return receive();
 }
 
