@@ -175,7 +175,7 @@ Command add_profile(CLI::App& app) {
       log_warning("profile makes one recording, from the initial weights, and does not use {}",
                   fmt::join(unused, ", "));
     if (!output.quiet && launch.position.is_first()) log_info("profiling {}", steps);
-    output.quiet = true;
+    output.quiet = output.silent = true;
     return run_session(launch, loaded,
                        {.injections = {},
                         .output = output,

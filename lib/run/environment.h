@@ -24,6 +24,7 @@ Machine this_machine(const Environment& environment);
 struct OutputOptions {
   bool quiet = false, no_color = false;
   bool json = false;      ///< one JSON object is all that standard output gets; with quiet
+  bool silent = false;    ///< not even the result, which another command prints; with quiet
   bool launched = false;  ///< by a launcher: mpirun gives its ranks a terminal even if its own output is a file
   std::string log_level = "info";
   std::vector<std::string> words = {};  ///< the command line without the program's name

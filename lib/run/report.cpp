@@ -271,6 +271,7 @@ void RunReport::finish(const Trainer* trainer, const Json& bad_samples, const Ru
   records_->summary.set_price_per_hour(plan_.bench.price_per_hour);
   records_->sinks.finish();
   const Json summary = write_files(outcome, bad_samples, end);
+  if (output_.silent) return;
   if (output_.json)
     print_json_result(summary);
   else

@@ -524,6 +524,7 @@ def test_a_second_signal_ends_all_ranks_at_once(job):
         if has_taken_signals(rank):
             break
         time.sleep(0.001)
+    time.sleep(0.2)  # what follows at once would be the same wish
     running.processes[0].terminate()
     (result,) = running.ended()
     assert result.code == 143, result

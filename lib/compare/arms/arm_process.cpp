@@ -161,7 +161,7 @@ bool has_request(int fd, const std::string& buffer) {
 
 Json answer(Arm& arm, const Json& request, int fd, const std::string& buffer) {
   if (request.contains("turn")) {
-    const Json& most_s = request.at("most_s");
+    const Json most_s = request.value("most_s", Json());
     arm.limit_turns({.until = most_s.is_null() ? Clock::time_point::max() : after(most_s.get<double>()),
                      .stopped = [fd, &buffer] { return has_request(fd, buffer); }});
     return {{"turn", to_json(arm.turn(request.at("turn")))}};

@@ -47,7 +47,8 @@ std::filesystem::path spec_file(const std::filesystem::path& arm_folder);
 // The loop of an arm's own process: reads requests, one JSON object per line, and answers each with one.
 //   {"turn": 3, "most_s": 20} → {"turn": {…}}      {"facts": true} → {"facts": {…}}
 //   on failure → {"error": "…", "exit_code": 5, …}
-// After `most_s` seconds, null for any time, the turn ends early. So it does at {"stop": true}, which has no answer.
+// After `most_s` seconds the turn ends early; null or not given: after any time. So it does at {"stop": true}, which
+// has no answer.
 
 /// A line of JSON on a descriptor. read_json_line() returns nullopt at its end; write_json_line() throws
 /// UserError(peer) if the other side has closed it.
