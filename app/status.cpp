@@ -1,8 +1,8 @@
 #include "app/status.h"
 
 #include "base/log.h"
-#include "base/signals.h"
 #include "base/shell_command.h"
+#include "base/signals.h"
 #include "base/status_line.h"
 #include "metrics/format.h"
 #include "run/signals.h"

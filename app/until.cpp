@@ -8,6 +8,8 @@
 
 #include <CLI/CLI.hpp>
 
+#include <cstdio>
+
 namespace trainopt {
 
 void UntilOptions::add_to(CLI::App& command, const std::string& help) {
@@ -47,13 +49,15 @@ template <class Result>
 int print_until(const Result& result, bool has_pairs, const fs::path& folder, const CompareOutput& output,
                 const OutputOptions& console) {
   const int code = stop_signal() != 0 ? 128 + stop_signal() : 0;
+  if (has_pairs) {
+    if (output.json)
+      print_json(to_json(result));
+    else
+      print_text(until_text(result));
+    if (!console.quiet) log_info("results are in {}", folder.string());
+  }
+  std::fflush(stdout);
   say_again(console);
-  if (!has_pairs) return code;
-  if (output.json)
-    print_json(to_json(result));
-  else
-    print_text(until_text(result));
-  if (!console.quiet) log_info("results are in {}", folder.string());
   return code;
 }
 

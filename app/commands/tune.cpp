@@ -32,7 +32,8 @@ struct TuneArguments {
 };
 
 /// Share of the time for the end, in which the original and the result are measured afresh.
-constexpr double kShareOfFinal = 0.3, kLeastFinalS = 5;
+constexpr double kShareOfFinal = 0.3;
+constexpr double kLeastFinalS = 5;  // with less, they are not measured
 
 /// The job's ranks, and whether this process tunes it.
 struct Place {

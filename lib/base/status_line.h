@@ -14,8 +14,8 @@ inline constexpr std::string_view kEraseLine = "\r\033[2K";
 /// Columns of the terminal on this descriptor; 80 if it does not say.
 size_t terminal_columns(int fd);
 
-/// Draws the line, or draws it anew. What does not fit into the terminal's width is cut off,
-/// if each character takes one column.
+/// Draws the line, or draws it anew. What does not fit into the terminal's width is cut off; each character counts as
+/// one column.
 void show_status_line(std::string_view text);
 
 /// Removes the line, and keeps other threads from drawing it while the object lives.

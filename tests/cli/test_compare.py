@@ -437,6 +437,10 @@ def test_ablate_refuses_a_recipe_without_switches(trainopt):
     assert result.code == 2 and "nothing to ablate" in result.err
 
 
+def test_ablate_only_names_switches_that_are_on(trainopt, recipe):
+    trainopt.refused("ablate", recipe, "--only", "winograd", says=["--only must name switches", "amp", "winograd"])
+
+
 def test_ceilings_of_a_run(trainopt, recipe):
     result = trainopt("run", recipe, "train.max_steps=8", "--ceilings", *QUICK, "--run-dir", "out")
     assert result.code == 0, result

@@ -47,8 +47,7 @@ std::filesystem::path spec_file(const std::filesystem::path& arm_folder);
 // The loop of an arm's own process: reads requests, one JSON object per line, and answers each with one.
 //   {"turn": 3, "most_s": 20} → {"turn": {…}}      {"facts": true} → {"facts": {…}}
 //   on failure → {"error": "…", "exit_code": 5, …}
-// After `most_s` seconds the turn ends early; null or not given: after any time. So it does at {"stop": true}, which
-// has no answer.
+// A turn ends early after `most_s` seconds, if that is a number, and at {"stop": true}, which has no answer.
 
 /// A line of JSON on a descriptor. read_json_line() returns nullopt at its end; write_json_line() throws
 /// UserError(peer) if the other side has closed it.

@@ -2,9 +2,8 @@
 #include "base/files/files.h"
 #include "roofline/measure_machine.h"
 #include "roofline/roofline.h"
+#include "support/catch.h"
 #include "support/temporary_folder.h"
-
-#include <catch2/catch.hpp>
 
 namespace trainopt {
 namespace {
@@ -22,6 +21,22 @@ Roofline any_roofline() {
 }
 
 }  // namespace
+
+TEST_CASE("peaks that other programs disturbed are marked, also after they were stored") {
+  Roofline roofline = any_roofline();
+  roofline.pinned_copy_bytes_per_s.reset();  // a CPU's
+  CHECK(disturbance(roofline).empty());      // not known
+  roofline.other_load_pct = 5;
+  CHECK(disturbance(roofline).empty());
+  CHECK(to_json(roofline).at("disturbance").is_null());
+  roofline.other_load_pct = 33;
+  CHECK_THAT(disturbance(roofline), ContainsSubstring("33 % of the cores") && ContainsSubstring("roofline --again"));
+  const TemporaryFolder cache;
+  store(cache.path(), roofline);
+  CHECK(disturbance(stored_roofline(cache.path(), roofline.key).value()) == disturbance(roofline));
+  roofline.pinned_copy_bytes_per_s = 1e9;  // a GPU's products do not share the cores
+  CHECK(disturbance(roofline).empty());
+}
 
 TEST_CASE("a measurement is found again, for the same machine and versions only") {
   const TemporaryFolder cache;
