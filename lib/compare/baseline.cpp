@@ -40,8 +40,9 @@ NoiseFloor noise_floor(const WarmArm& a, const WarmArm& twin, const CompareOptio
           .blocks = verdict.measurements()};
 }
 
-constexpr int64_t kFewestFirstSteps = 3;  // the receipts are observed in the second step
-constexpr size_t kFewestTwins = 3;        // fewer say too little of how far rounding goes
+// The receipts are observed in the second step; the weights change from the fifth on (gradient_steps()).
+constexpr int64_t kFewestFirstSteps = 6;
+constexpr size_t kFewestTwins = 3;  // fewer say too little of how far rounding goes
 
 int64_t first_steps(const CompareOptions& options) { return std::max(kFewestFirstSteps, options.warmup_steps); }
 

@@ -114,6 +114,7 @@ struct Plan {
   bool memory_snapshot = false;          ///< the memory's history is recorded to the end and written
   std::optional<MemoryForecast> memory;  ///< a step's forecast; null: none was made
   PeakSpeed peak;                        ///< peak of this job's devices
+  int64_t still_steps = 0;               ///< the first steps have a learning rate of 0
   bool learning_rate_on_device = false;  ///< every update reads it there, without the host
   bool rewinds_random_state = false;     ///< a step sets the model's generator back, which only the host can
 

@@ -90,7 +90,7 @@ void Trainer::take_step() {
   watch_.begin();
   place_.in_step = true;
   const auto [learning_rate, momentum] = schedule_.at(step);
-  step_->optimizer().set_learning_rate(learning_rate);
+  step_->optimizer().set_learning_rate(step <= plan_.still_steps ? 0 : learning_rate);
   if (momentum) step_->optimizer().set_momentum(*momentum);
 
   std::optional<MicroBatchResults> done;

@@ -35,9 +35,9 @@ def jobs(folder: Path) -> dict:
     text = bench_find_lr.text(folder)["data"]
     return {
         "mlp": (job(mlp, SGD, images(32)), FLOAT16),
-        "vit": (job(vit, ADAMW, images(64)), []),
+        "vit": (job(vit, ADAMW, images(64)), FLOAT16),
         "gpt2": (job(gpt2, ADAMW, {key: text[key] for key in ("dataset", "path")}), FLOAT16),
-        "resnet18": (job({"name": "resnet18", "num_classes": 10}, SGD, images(64)), OF_CONVOLUTIONS),
+        "resnet18": (job({"name": "resnet18", "num_classes": 10}, SGD, images(64)), OF_CONVOLUTIONS + FLOAT16),
     }
 
 

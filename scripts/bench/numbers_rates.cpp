@@ -2,7 +2,8 @@
 //
 //   numbers_rates RECIPE FOLDER SEED CHANGE...
 //     CHANGE: an override such as optimizations.amp=true. Prints one JSON object: for each change whether its numbers
-//     agree, and in how many first gradients, scaled by 1.1 and by 0.9 one at a time, the fault is found
+//     agree, and in how many first gradients, scaled by 1.1 and by 0.9 one at a time, the fault is found;
+//     "largest": of gradients, updates and buffers the distance nearest to its limit, as a share of it
 #include "compare/arms/local_arm.h"
 #include "compare/arms/make_arm.h"
 #include "compare/baseline.h"
@@ -10,20 +11,23 @@
 #include "model/weights_file.h"
 #include "recipe/recipe_io.h"
 
+#include <cmath>
 #include <cstdio>
 
 using namespace trainopt;
 
 namespace {
 
-std::vector<TensorPair> gradient_pairs(const std::filesystem::path& a, const std::filesystem::path& b) {
-  return pair_tensors(load_tensors(gradients_file(a)), load_tensors(gradients_file(b)), true).value();
+/// The largest distance of a tensor, as a share of its tolerance.
+double share_of_limit(const TensorAgreement& tensors) {
+  return std::max(std::sqrt(tensors.direction.value / tensors.direction.tolerance),
+                  tensors.norm.value / tensors.norm.tolerance);
 }
 
 Json planted(const FirstSteps& a, const FirstSteps& b, std::span<const FirstSteps> twins) {
   TwinPairs of_twins;
-  for (const FirstSteps& twin : twins) of_twins.push_back(gradient_pairs(a.folder, twin.folder));
-  std::vector<TensorPair> pairs = gradient_pairs(a.folder, b.folder);
+  for (const FirstSteps& twin : twins) of_twins.push_back(pair_gradients(a.folder, twin.folder).value());
+  std::vector<TensorPair> pairs = pair_gradients(a.folder, b.folder).value();
   int64_t faults = 0, found = 0;
   for (TensorPair& pair : pairs)
     for (const double by : {1.1, 0.9}) {
@@ -75,6 +79,8 @@ int main(int argc, char** argv) {
     const Numerics numerics = compare_numbers(a, b, twins, Yardstick::perturbed);
     Json& row = result[argv[change]];
     row["agree"] = numerics.not_comparable.empty() ? Json(numerics.agree()) : Json();
+    row["largest"] = {share_of_limit(numerics.gradients), share_of_limit(numerics.updates),
+                      share_of_limit(numerics.buffers)};
     row["disagreements"] = numerics.disagreements();
     if (numerics.not_comparable.empty()) row.update(planted(a, b, twins));
   }

@@ -54,8 +54,8 @@ class Arm {
   /// Limits all turns from now on; one that ends early has fewer steps. Arms on several ranks, which would have to
   /// agree, take their turns to the end.
   virtual void limit_turns(const TurnLimit&) {}
-  /// Takes the next steps of the training, and waits for them. Those before the first facts() also write the first
-  /// step's gradients and the update of the first few steps to folder(). Throws what the training throws;
+  /// Takes the next steps of the training, and waits for them. Those before the first facts() also write the
+  /// gradients and the update of the first few steps to folder(). Throws what the training throws;
   /// UserError(peer) if its process has ended.
   virtual Turn turn(int64_t steps) = 0;
   virtual ArmFacts facts() = 0;

@@ -53,9 +53,21 @@ int64_t period_of(const Plan& plan) {
 std::filesystem::path update_file(const std::filesystem::path& arm_folder) {
   return arm_folder / "first-update.safetensors";
 }
-std::filesystem::path gradients_file(const std::filesystem::path& arm_folder) {
-  return arm_folder / "dump" / "step-00000001.safetensors";
+std::filesystem::path gradients_file(const std::filesystem::path& arm_folder, int64_t step) {
+  return arm_folder / "dump" / fmt::format("step-{:08}.safetensors", step);
 }
+
+std::vector<int64_t> gradient_steps(const Plan& plan) {
+  constexpr int64_t kManyParameters = int64_t{1} << 25;
+  if (plan.model.parameters > kManyParameters) return {1};
+  return {1, 3, 4, 5};
+}
+
+namespace {
+
+int64_t last_compared_step(const Plan& plan) { return gradient_steps(plan).back() - 1 + kUpdateSteps; }
+
+}  // namespace
 
 LocalArm::LocalArm(Plan plan, std::filesystem::path folder, LocalArmOptions options)
     : folder_(std::move(folder)), options_(std::move(options)) {
@@ -65,7 +77,9 @@ LocalArm::LocalArm(Plan plan, std::filesystem::path folder, LocalArmOptions opti
     telemetry_ = std::make_unique<Telemetry>(TelemetryOptions{
         .device = plan.device, .interval_s = plan.telemetry.interval.seconds, .file = folder_ / "telemetry.jsonl"});
   }
-  plan.logging.dump = {.steps = {1}, .what = {DumpKind::gradients}};
+  compared_steps_ = last_compared_step(plan);
+  plan.logging.dump = {.steps = gradient_steps(plan), .what = {DumpKind::gradients}};
+  plan.still_steps = plan.logging.dump.steps.back() - 1;
   add_dump(plan, RankDumps::complete);
   if (plan.checkpoint.every_n_steps && plan.position.ranks == 1)
     checkpoints_ = std::make_unique<CheckpointWriter>(checkpoint_options(plan, folder_));
@@ -100,7 +114,7 @@ void LocalArm::step_done(const StepRecord& row) {
 
 Turn LocalArm::turn(int64_t steps) {
   const int64_t earlier = trainer_->outcome().steps;
-  const bool is_first = takes_first_steps_ && earlier < kUpdateSteps;
+  const bool is_first = takes_first_steps_ && earlier < compared_steps_;
   if (earlier == 0) before_ = copy_of_state();
   NamedTensors update;
   turn_ = {};
@@ -114,7 +128,7 @@ Turn LocalArm::turn(int64_t steps) {
     ++turn_.steps;
     last = turn_.steps == steps || limit_.is_reached();
     const int64_t now = earlier + turn_.steps;
-    if (is_first && (now == kUpdateSteps || (now < kUpdateSteps && last))) update = update_since(before_);
+    if (is_first && (now == compared_steps_ || (now < compared_steps_ && last))) update = update_since(before_);
   }
   trainer_->pause();
   if (checkpoints_) checkpoints_->finish();  // what is still being written is this arm's work
@@ -129,7 +143,7 @@ Turn LocalArm::turn(int64_t steps) {
     last_loss_scale_ = scale.item<double>();
   }
   if (is_first && trainer_->plan().position.is_first()) save_tensors(update_file(folder_), update);
-  if (earlier + turn_.steps >= kUpdateSteps) before_.clear();
+  if (earlier + turn_.steps >= compared_steps_) before_.clear();
   return turn_;
 }
 
@@ -210,13 +224,13 @@ at::Tensor signs_like(const at::Tensor& tensor, uint64_t key) {
 /// Moves each element of each gradient by the perturbation, relative to the tensor's root mean square.
 class PerturbedGradients : public WrappedPrecision {
  public:
-  PerturbedGradients(std::unique_ptr<Precision> inner, uint64_t seed)
-      : WrappedPrecision(std::move(inner)), seed_(seed) {}
+  PerturbedGradients(std::unique_ptr<Precision> inner, uint64_t seed, int64_t steps)
+      : WrappedPrecision(std::move(inner)), seed_(seed), steps_left_(steps) {}
   at::Tensor unscale(Gradients& gradients) override {
     const at::NoGradGuard no_grad;
     at::Tensor overflow = WrappedPrecision::unscale(gradients);
     // Only in steps whose update is compared: a twin also shows the noise of A's speed, so it must not do more.
-    if (++steps_ > kUpdateSteps) return overflow;
+    if (steps_left_-- <= 0) return overflow;
     const auto& tensors = gradients.tensors();
     for (size_t i = 0; i < tensors.size(); ++i) {
       at::Tensor gradient = tensors[i];
@@ -233,7 +247,7 @@ class PerturbedGradients : public WrappedPrecision {
 
  private:
   uint64_t seed_;
-  int64_t steps_ = 0;
+  int64_t steps_left_;
   std::vector<at::Tensor> signs_;  ///< each gradient's directions, the same in every step
 };
 
@@ -251,9 +265,10 @@ void perturb_weights(Model& model, uint64_t seed) {
 void begin_perturbed(Plan& plan, uint64_t number) {
   const uint64_t seed = mix_key(plan.seed, number);
   plan.wrap_model.insert(plan.wrap_model.begin(), [seed](Model& model) { perturb_weights(model, seed); });
+  const int64_t steps = last_compared_step(plan);
   plan.precision.wrap("perturbed twin", "perturbed gradients",
-                      [seed](const BuildContext&, std::unique_ptr<Precision> inner) {
-                        return std::make_unique<PerturbedGradients>(std::move(inner), seed);
+                      [seed, steps](const BuildContext&, std::unique_ptr<Precision> inner) {
+                        return std::make_unique<PerturbedGradients>(std::move(inner), seed, steps);
                       });
 }
 

@@ -51,6 +51,7 @@ class LocalArm : public Arm, public RunListener {
   std::unique_ptr<Sinks> sinks_;
   std::unique_ptr<CheckpointWriter> checkpoints_;  ///< null if the plan saves none
   std::unique_ptr<Trainer> trainer_;
+  int64_t compared_steps_ = 0;  ///< the first steps whose gradients or updates are in files
   bool takes_first_steps_ = true;
   NamedTensors before_;  ///< what the first steps update, as it was; empty afterwards
   Turn turn_;            ///< the current turn
@@ -59,17 +60,23 @@ class LocalArm : public Arm, public RunListener {
   double last_loss_scale_ = 0;
 };
 
-/// How many of the first steps the update in update_file() covers. Fewer hide Adam's momentum: of 20 AdamW trainings
-/// with beta1 10 % off, 3 are caught after 3 steps and all after 6. With more, the trainings of a deep network diverge:
+/// The first steps whose gradients are in files. The weights stay as they are until the last of them. Several show a
+/// fault in a noisy tensor: in ResNet-18 with 4 images a step, bfloat16 alone stretches the gradient of one step by
+/// several per cent. The second is left out: what it sends shows whether switches work. A large model has one, because
+/// the files of several would fill the disk.
+std::vector<int64_t> gradient_steps(const Plan& plan);
+
+/// How many steps the update in update_file() covers; the first is the last of gradient_steps(). Fewer hide Adam's
+/// momentum. With more, the trainings of a deep network diverge:
 /// ResNet-18's update in bfloat16 had a cosine of 0.56 with float32's after 6 steps and of 0.41 after 10.
 inline constexpr int64_t kUpdateSteps = 6;
 
-/// The file of the first steps' update in an arm's folder: the change of parameters and buffers. Parameters have their
+/// The file of these steps' update in an arm's folder: the change of parameters and buffers. Parameters have their
 /// names, buffers "buffers.<name>". kAlongWeights has a number for each parameter: how far it moved along its initial
 /// value, a direction in which weight decay moves it and gradients hardly do.
 std::filesystem::path update_file(const std::filesystem::path& arm_folder);
-/// The file of the first step's gradients, under "gradients.<name>".
-std::filesystem::path gradients_file(const std::filesystem::path& arm_folder);
+/// The file of the gradients of one of gradient_steps(), under "gradients.<name>".
+std::filesystem::path gradients_file(const std::filesystem::path& arm_folder, int64_t step = 1);
 inline constexpr std::string_view kBufferPrefix = "buffers.", kGradientPrefix = "gradients.",
                                   kAlongWeights = "along the first values";
 
@@ -84,7 +91,7 @@ inline constexpr double kPerturbation = 0x1p-9, kPerturbationOfBfloat16 = 0x1p-7
 /// unchanged.
 void perturb_weights(Model& model, uint64_t seed);
 
-/// Makes the plan train from such weights, and perturbs the gradients of the first kUpdateSteps steps as much, relative
+/// Makes the plan train from such weights, and perturbs the gradients of the compared steps as much, relative
 /// to each tensor's root mean square; the seed of everything else is unchanged. `number`: of the twin.
 void begin_perturbed(Plan& plan, uint64_t number = 0);
 

@@ -64,8 +64,7 @@ void remove_first_steps(const std::filesystem::path& folder) {
   std::error_code ignored;  // the files only take up space
   const auto remove_of = [&](const std::filesystem::path& arm) {
     std::filesystem::remove(update_file(arm), ignored);
-    std::filesystem::remove(gradients_file(arm), ignored);
-    std::filesystem::remove(gradients_file(arm).parent_path(), ignored);
+    std::filesystem::remove_all(gradients_file(arm).parent_path(), ignored);
   };
   remove_of(folder);
   for (const auto& arm : std::filesystem::directory_iterator(folder, ignored)) remove_of(arm.path());

@@ -43,6 +43,28 @@ std::optional<std::vector<TensorPair>> pair_tensors(const NamedTensors& a, const
 }
 
 namespace {
+constexpr int64_t kMostGradientSteps = 5;  // the last that gradient_steps() may name
+}
+
+std::optional<std::vector<TensorPair>> pair_gradients(const std::filesystem::path& a, const std::filesystem::path& b) {
+  std::vector<TensorPair> all;
+  std::map<std::string, size_t> places;
+  for (int64_t step = 1; step <= kMostGradientSteps; ++step) {
+    const auto of_a = gradients_file(a, step), of_b = gradients_file(b, step);
+    if (step > 1 && !(std::filesystem::exists(of_a) && std::filesystem::exists(of_b))) continue;
+    const auto pairs = pair_tensors(load_tensors(of_a), load_tensors(of_b), true);
+    if (!pairs) return std::nullopt;
+    for (const TensorPair& pair : *pairs) {
+      const std::string name = pair.name.substr(kGradientPrefix.size());
+      const auto [place, is_new] = places.try_emplace(name, all.size());
+      if (is_new) all.push_back({.name = name, .steps = 0});
+      all[place->second].append(pair);
+    }
+  }
+  return all;
+}
+
+namespace {
 
 // Tolerances of the losses with the perturbed twin. Losses are means over a batch, so rounding affects them less than
 // tensors.
@@ -66,9 +88,8 @@ struct ArmPair {
 std::optional<ArmPair> pair_arms(const std::filesystem::path& a, const std::filesystem::path& b) {
   auto updates = pair_tensors(load_tensors(update_file(a)), load_tensors(update_file(b)));
   if (!updates) return std::nullopt;
-  auto gradients = pair_tensors(load_tensors(gradients_file(a)), load_tensors(gradients_file(b)), true);
+  auto gradients = pair_gradients(a, b);
   if (!gradients) return std::nullopt;
-  for (TensorPair& pair : *gradients) pair.name = pair.name.substr(kGradientPrefix.size());
   ArmPair arms{.gradients = std::move(*gradients), .updates = {}, .buffers = {}, .along_weights = {}};
   for (TensorPair& pair : *updates) {
     if (pair.name == kAlongWeights) {

@@ -42,8 +42,8 @@ struct Numerics {
   int64_t steps = 0;                            ///< the number of first steps
   Distance loss;                                ///< mean |loss_B − loss_A| over them, relative to A's mean loss
   Distance worst_loss;                          ///< largest |loss_B − loss_A|, relative to A's mean loss
-  Distance gradient_direction, gradient_norm;   ///< the first step's gradients as one vector
-  Distance update_direction, update_norm;       ///< the parameters' change over the first kUpdateSteps as one vector
+  Distance gradient_direction, gradient_norm;   ///< the first gradients as one vector
+  Distance update_direction, update_norm;       ///< the parameters' change over kUpdateSteps steps as one vector
   TensorAgreement gradients, updates, buffers;  ///< gradients, parameters' and buffers' changes, tensor by tensor
   double gradient_norm_ratio = 1, update_norm_ratio = 1;  ///< B's divided by A's
   std::vector<double> losses_a, losses_b, losses_twin;    ///< losses_twin: the first twin's
@@ -64,6 +64,10 @@ struct FirstSteps {
 /// one of them has counts as zeros in the other (a gradient that backward did not reach).
 std::optional<std::vector<TensorPair>> pair_tensors(const NamedTensors& a, const NamedTensors& b,
                                                     bool absent_is_zero = false);
+
+/// The gradients of each tensor in all steps that both arms' folders have files of, as one long vector. nullopt: shapes
+/// differ. Throws UserError if a file cannot be read.
+std::optional<std::vector<TensorPair>> pair_gradients(const std::filesystem::path& a, const std::filesystem::path& b);
 
 /// Reads the files of the arms' first turns and compares B with A; `twins` are A's twins of the kind `yardstick`, at
 /// least one. Throws UserError if a file cannot be read.

@@ -132,12 +132,11 @@ std::vector<std::string> Numerics::disagreements() const {
   add(all, buffers, "buffer change");
   // A single tensor is more informative than the whole vector.
   if (gradients.within_tolerance() && !(gradient_direction.within_tolerance() && gradient_norm.within_tolerance()))
-    all.push_back("the first gradient as a whole " +
+    all.push_back("the first gradients as a whole " +
                   distances_text(gradient_direction, gradient_norm, gradient_norm_ratio, noise));
   if (updates.within_tolerance() && !(update_direction.within_tolerance() && update_norm.within_tolerance()))
-    all.push_back(fmt::format("the update of the first {} as a whole {}",
-                              counted(std::min(steps, kUpdateSteps), "step"),
-                              distances_text(update_direction, update_norm, update_norm_ratio, noise)));
+    all.push_back("the update of the first steps as a whole " +
+                  distances_text(update_direction, update_norm, update_norm_ratio, noise));
   if (!loss.within_tolerance() || !worst_loss.within_tolerance()) {
     const bool mean = !loss.within_tolerance();
     const Distance& shown = mean ? loss : worst_loss;

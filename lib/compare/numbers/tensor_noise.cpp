@@ -9,12 +9,14 @@ namespace {
 
 // Limits of single tensors, in multiples of what the twins show, scaled to B's noise.
 constexpr double kLengthTail = 7, kDirectionTail = 3;
+// A tensor of several steps has fewer outliers than each of its parts.
+constexpr double kLengthTailOfSeveral = 5.5;
 // Limits of all tensors as one vector.
 constexpr double kWholeTail = 5, kWholeDirectionTail = 4;
 // Smaller distances are never beyond a limit. A step in bfloat16 may switch a ReLU that no twin did, and with few
-// samples and units each counts: it turned the gradient of 32 units over 8 samples by 0.17. The second still detects a
+// samples and units each counts: it turned the gradient of 32 units over 8 samples by 0.17. The others still detect a
 // tensor that is 10 % too long.
-constexpr double kMinChord = 0.25, kMinNormChange = 0.03;
+constexpr double kMinChord = 0.25, kMinNormChange = 0.03, kMinNormChangeOfSeveral = 0.05;
 // A tensor that the twins turn by more than about 40° is half rounding noise in A: neither its direction nor its length
 // alone is informative. A tensor that is informative may not be orthogonal to A's.
 constexpr double kNoise = 0.7;
@@ -129,7 +131,9 @@ TensorAgreement judge_tensors(const std::vector<TensorPair>& b, const TwinPairs&
   for (const TensorPair& pair : b) {
     const auto found = noise.find(pair.name);
     const Noise own = found == noise.end() ? Noise{} : found->second;
-    const double length_limit = std::max(kMinNormChange, kLengthTail * level * own.stretch);
+    const bool several = pair.steps > 1;
+    const double length_limit = std::max(several ? kMinNormChangeOfSeveral : kMinNormChange,
+                                         (several ? kLengthTailOfSeveral : kLengthTail) * level * own.stretch);
     if (own.chord >= kNoise || length_limit >= kAnyLength) {
       ++result.unchecked;
       continue;
@@ -165,14 +169,17 @@ double TensorPair::norm_change() const {
 
 bool TensorPair::is_finite() const { return std::isfinite(aa) && std::isfinite(bb) && std::isfinite(ab); }
 
+void TensorPair::append(const TensorPair& other) {
+  numbers += other.numbers;
+  steps += other.steps;
+  aa += other.aa;
+  bb += other.bb;
+  ab += other.ab;
+}
+
 TensorPair combined(const std::vector<TensorPair>& pairs) {
-  TensorPair all;
-  for (const TensorPair& pair : pairs) {
-    all.numbers += pair.numbers;
-    all.aa += pair.aa;
-    all.bb += pair.bb;
-    all.ab += pair.ab;
-  }
+  TensorPair all{.steps = 0};
+  for (const TensorPair& pair : pairs) all.append(pair);
   return all;
 }
 

@@ -23,6 +23,7 @@ namespace trainopt {
 struct TensorPair {
   std::string name;
   int64_t numbers = 0;  ///< elements in each of the two
+  int64_t steps = 1;    ///< how many steps' tensors each of the two consists of
   double aa = 0, bb = 0, ab = 0;
 
   /// 1 if both are zero, 0 if one is.
@@ -36,6 +37,8 @@ struct TensorPair {
   static constexpr double kZeroNormChange = 1e3;
 
   bool is_finite() const;
+  /// Appends other tensors to the two.
+  void append(const TensorPair& other);
 };
 
 /// All of `pairs` as one long vector.

@@ -126,9 +126,9 @@ TEST_CASE("where the first steps of all arms would take more than half of the ti
     return first.steps();
   };
   CHECK(steps(1, 1, 4) == 10);
-  CHECK(steps(450, 1, 0) == 5);
-  CHECK(steps(450, 2, 0) == 3);
-  CHECK(steps(150, 1, 4) == 5);
+  CHECK(steps(450, 2, 0) == 6);
+  CHECK(steps(200, 2, 0) == 8);
+  CHECK(steps(120, 1, 4) == 6);
 }
 
 TEST_CASE("twins that would not end in time are not begun, and their number says how many there should be") {
@@ -148,7 +148,7 @@ TEST_CASE("twins that would not end in time are not begun, and their number says
 
 TEST_CASE("a twin whose first steps are cut short is not used, and no other is begun") {
   const auto machine = std::make_shared<SimulatedMachine>(1, 0);
-  WarmUp first({.warmup_steps = 5}, {.until = after(1e4)}, 2, 4);
+  WarmUp first({.warmup_steps = 7}, {.until = after(1e4)}, 2, 4);
   WarmArm a = first("a", [&] { return std::make_shared<ScriptedArm>(machine, 0.1); });
   int64_t made = 0;
   const auto make = [&](int64_t number) {
@@ -191,12 +191,12 @@ TEST_CASE("a budget that ends in the first round is refused") {
 
 TEST_CASE("a twin that fails leaves the other arms their own limit") {
   const auto machine = std::make_shared<SimulatedMachine>(1, 0);
-  WarmUp first({.warmup_steps = 5}, {.until = after(1e4)}, 2, 4);
+  WarmUp first({.warmup_steps = 7}, {.until = after(1e4)}, 2, 4);
   const auto make = [&] { return std::make_shared<ScriptedArm>(machine, 0.1); };
   first("a", make);
   const auto failing = [&]() -> std::shared_ptr<Arm> { throw UserError("no process"); };
   CHECK_THROWS_AS(first.twin("twin", failing, Clock::now() - std::chrono::seconds(1)), UserError);
-  CHECK(first("b", make).first_steps.steps == 5);
+  CHECK(first("b", make).first_steps.steps == 7);
 }
 
 TEST_CASE("the first arm of all may be a twin, and is judged by the whole time") {

@@ -205,20 +205,24 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("an overflow in the first step is not comparable, and an arm without updates is a disagreement") {
-  Plan overflowing = job(), still = job();
+TEST_CASE("an overflow in the first step is not comparable") {
+  Plan overflowing = job();
   overflowing.precision.wrap("bug", "", [](const BuildContext&, std::unique_ptr<Precision> inner) {
     return std::make_unique<SumOfMeans>(std::move(inner), HUGE_VAL);
   });
-  still.optimizer.wrap("ceiling", "",
-                       [](const BuildContext&, std::unique_ptr<Optimizer>) { return std::make_unique<NoUpdates>(); });
   FirstTurns turns(1);
   const FirstSteps a = turns.train(job()), overflowed = turns.train(overflowing);
   const auto twins = turns.train_twins([](int64_t number) { return perturbed(job(), number); });
   for (const auto& numerics : {compare_numbers(a, overflowed, twins, Yardstick::perturbed),
                                compare_numbers(overflowed, a, twins, Yardstick::perturbed)})
     CHECK(numerics.not_comparable.find("overflowed") != std::string::npos);
-  const Numerics nothing = compare_numbers(a, turns.train(still), twins, Yardstick::perturbed);
+}
+
+TEST_CASE("an arm without updates is a disagreement") {
+  Plan still = job();
+  still.optimizer.wrap("ceiling", "",
+                       [](const BuildContext&, std::unique_ptr<Optimizer>) { return std::make_unique<NoUpdates>(); });
+  const Numerics nothing = against(still);
   CHECK_FALSE(nothing.agree());
   CHECK(std::isfinite(to_json(nothing).at("update_norm").at("value").get<double>()));  // so it reads back
 }
@@ -244,6 +248,27 @@ TEST_CASE("with too few twins, numbers are not compared, and a larger budget is 
         "--budget compares the numbers");
 }
 
+TEST_CASE("the first gradients are those of the same weights, which change from the last of them on") {
+  const TemporaryFolder folder;
+  LocalArm arm(job(), folder / "a");
+  const auto largest_change = [&] {
+    double largest = 0;
+    for (const auto& [name, update] : load_tensors(update_file(folder / "a")))
+      largest = std::max(largest, update.abs().max().item<double>());
+    return largest;
+  };
+  REQUIRE(gradient_steps(job()) == std::vector<int64_t>{1, 3, 4, 5});
+  arm.turn(4);
+  CHECK(largest_change() == 0);
+  arm.turn(1);
+  CHECK(largest_change() > 0);
+  arm.turn(1);
+  CHECK(pair_gradients(folder / "a", folder / "a")->front().steps == 4);
+  Plan large = job();
+  large.model.parameters = 100'000'000;
+  CHECK(gradient_steps(large) == std::vector<int64_t>{1});
+}
+
 TEST_CASE("first steps in two turns are those of one turn") {
   const TemporaryFolder folder;
   LocalArm once(job(), folder / "once"), twice(job(), folder / "twice");
@@ -252,7 +277,10 @@ TEST_CASE("first steps in two turns are those of one turn") {
   CHECK(all.losses == whole.losses);
   CHECK(all.samples == whole.samples);
   CHECK(all.step_ms.size() == whole.step_ms.size());
-  for (const auto file : {update_file, gradients_file}) {
+  const std::vector<std::function<std::filesystem::path(const std::filesystem::path&)>> files{
+      update_file, [](const auto& arm) { return gradients_file(arm, 1); },
+      [](const auto& arm) { return gradients_file(arm, 4); }};
+  for (const auto& file : files) {
     const NamedTensors a = load_tensors(file(folder / "once")), b = load_tensors(file(folder / "twice"));
     REQUIRE(a.size() == b.size());
     for (size_t i = 0; i < a.size(); ++i) CHECK(at::equal(a[i].second, b[i].second));
@@ -313,17 +341,17 @@ TEST_CASE("a twin perturbs the gradients of the steps whose update is compared, 
     for (size_t i = 0; i < gradients.size(); ++i) all = all && !at::equal(gradients[i], before[i]);
     differ.push_back(all);
   });
-  FirstTurns turns(kSteps);
+  FirstTurns turns(kSteps + 2);
   turns.train(plan);
-  REQUIRE(differ.size() == static_cast<size_t>(kSteps));
-  for (size_t step = 0; step < differ.size(); ++step) CHECK(differ[step] == (step < static_cast<size_t>(kUpdateSteps)));
+  REQUIRE(differ.size() == static_cast<size_t>(kSteps + 2));
+  for (size_t step = 0; step < differ.size(); ++step) CHECK(differ[step] == (step < 10));
 }
 
 TEST_CASE("what an arm does after its facts are read is not part of its first steps") {
   const TemporaryFolder folder;
   LocalArm warm(job(), folder / "warm"), continued(job(), folder / "continued");
-  warm.turn(3);
-  continued.turn(3);
+  warm.turn(6);
+  continued.turn(6);
   continued.facts();
   continued.turn(3);
   const NamedTensors a = load_tensors(update_file(folder / "warm")),

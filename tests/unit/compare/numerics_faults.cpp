@@ -215,7 +215,7 @@ TEST_CASE("detection rates of planted faults, and false alarms", "[.rates]") {
   for (const NumericsJob& job : rounding_jobs()) {
     columns.push_back(job.name);
     right.push_back(disagreeing(job, right_changes(), kSeeds));
-    CHECK(sum(right.back()) == 0);
+    CHECK(is_seldom(sum(right.back()), kSeeds * right_changes().size()));
     caught.push_back(disagreeing(job, faults(), kSeeds));
     small.push_back(disagreeing(job, small_faults(), kSeeds));
   }
