@@ -40,6 +40,7 @@ find_package(CURL REQUIRED)
 find_package(OpenSSL REQUIRED COMPONENTS Crypto)
 find_package(pugixml REQUIRED)
 find_library(XXHASH_LIBRARY xxhash REQUIRED)
+find_library(ZIP_LIBRARY zip REQUIRED)  # Debian's libzip-config.cmake asks for tools of other packages
 if(NOT TARGET yaml-cpp::yaml-cpp)       # before 0.8
   add_library(yaml-cpp::yaml-cpp ALIAS yaml-cpp)
 endif()
