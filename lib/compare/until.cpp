@@ -8,6 +8,7 @@
 #include "model/catalogue.h"
 #include "recipe/make_plan.h"
 #include "recipe/recipe_io.h"
+#include "recipe/validate.h"
 
 #include <atomic>
 #include <cmath>
@@ -204,10 +205,9 @@ std::optional<UntilRun> run_to_target(const fs::path& folder, const std::string&
 Goal goal_of_both(const UntilArguments& arguments) {
   const auto a = goal_of(arguments.a.recipe.train.target), b = goal_of(arguments.b.recipe.train.target);
   if (!a || !b)
-    throw UserError(
-        fmt::format("--until target needs train.target in both recipes, such as train.target.{}; {} has none",
-                    traits_of(arguments.a.recipe.model.name).text ? "loss=2" : "top1_pct=97",
-                    a ? arguments.b.name : arguments.a.name));
+    throw UserError(fmt::format(
+        "--until target needs train.target in both recipes, such as train.target.{}; {} has none",
+        predicts_text(arguments.a.recipe) ? "loss=2" : "top1_pct=97", a ? arguments.b.name : arguments.a.name));
   if (a->metric != b->metric || a->value != b->value)
     throw UserError(fmt::format("A and B must have the same train.target: {}, {}", text(*a), text(*b)));
   return *a;
@@ -323,7 +323,7 @@ UntilParts prepare_until_parts(const Recipe& recipe, int64_t seeds, double level
   const auto goal = goal_of(recipe.train.target);
   if (!goal)
     throw UserError(fmt::format("--until target needs train.target, such as train.target.{}",
-                                traits_of(recipe.model.name).text ? "loss=2" : "top1_pct=97"));
+                                predicts_text(recipe) ? "loss=2" : "top1_pct=97"));
   UntilParts all{.parts = make_parts(recipe, *goal, level, min_effect), .level = level};
   if (const int64_t least = pairs_for(all.parts.front().result.level); seeds < least)
     throw UserError(fmt::format("--seeds: verdicts about {} that together hold at {:g} % need at least {}: {}",

@@ -37,4 +37,17 @@ AutocastGuard::~AutocastGuard() {
   at::autocast::set_autocast_dtype(device_, old_dtype_);
 }
 
+WithoutAutocast::WithoutAutocast(at::DeviceType device)
+    : device_(stored_as(device)),
+      was_enabled_(at::autocast::is_autocast_enabled(device_)),
+      had_key_(c10::impl::tls_is_dispatch_key_included(kMetaAutocastKey)) {
+  at::autocast::set_autocast_enabled(device_, false);
+  if (had_key_) c10::impl::tls_set_dispatch_key_included(kMetaAutocastKey, false);
+}
+
+WithoutAutocast::~WithoutAutocast() {
+  at::autocast::set_autocast_enabled(device_, was_enabled_);
+  if (had_key_) c10::impl::tls_set_dispatch_key_included(kMetaAutocastKey, true);
+}
+
 }  // namespace trainopt

@@ -31,4 +31,17 @@ class AutocastGuard {
   at::ScalarType old_dtype_ = at::kFloat;
 };
 
+/// Turns autocast off while it exists.
+class WithoutAutocast {
+ public:
+  explicit WithoutAutocast(at::DeviceType device);
+  ~WithoutAutocast();
+  WithoutAutocast(const WithoutAutocast&) = delete;
+  WithoutAutocast& operator=(const WithoutAutocast&) = delete;
+
+ private:
+  at::DeviceType device_;
+  bool was_enabled_, had_key_;
+};
+
 }  // namespace trainopt

@@ -75,4 +75,20 @@ at::Tensor Builder::buffer(const std::string& name, at::IntArrayRef shape, at::S
   return tensor;
 }
 
+at::Tensor Builder::stored(const std::string& name, at::IntArrayRef shape, at::ScalarType type, bool trainable,
+                           ParameterKind kind, const std::function<at::Tensor()>& values) {
+  const bool held = held_.contains(units_.size());
+  at::Tensor tensor;
+  if (!held)
+    tensor = shape_only(shape, type);
+  else if (device_.is_meta())
+    tensor = at::empty(shape, at::TensorOptions(type).device(device_));
+  else
+    tensor = values().to(device_);
+  if (trainable) tensor.set_requires_grad(true);
+  entries_.push_back(
+      {.name = name, .tensor = tensor, .trainable = trainable, .unit = units_.size(), .kind = kind, .held = held});
+  return tensor;
+}
+
 }  // namespace trainopt

@@ -83,6 +83,13 @@ class Builder {
   void names_in_files(NameOfFile name_of_file) { name_of_file_ = std::move(name_of_file); }
   at::Tensor buffer(const std::string& name, at::IntArrayRef shape, at::ScalarType type, double value);
 
+  /// A parameter or buffer whose values are known. `values` returns them in the CPU's memory and is called only if this
+  /// process holds them.
+  at::Tensor stored(const std::string& name, at::IntArrayRef shape, at::ScalarType type, bool trainable,
+                    ParameterKind kind, const std::function<at::Tensor()>& values);
+
+  at::Device device() const { return device_; }
+
   /// Constructs a unit of type U from (builder, arguments...) and appends it. Tensors that its constructor requests
   /// belong to it.
   template <class U, class... Arguments>

@@ -14,7 +14,7 @@
 
 namespace trainopt {
 
-enum class ModelKind { resnet18, resnet34, resnet50, convnext_tiny, vit_s_16, vit_b_16, vit, gpt2, mlp };
+enum class ModelKind { resnet18, resnet34, resnet50, convnext_tiny, vit_s_16, vit_b_16, vit, gpt2, mlp, exported };
 
 /// The size of a transformer.
 struct TransformerSize {
@@ -28,6 +28,7 @@ struct ModelTraits {
   /// images.
   bool text = false;
   bool batch_norm = false;
+  bool from_file = false;  ///< a file says what it is: images or text, how many classes
   std::optional<TransformerSize> transformer = std::nullopt;  ///< set if it has attention: the default size
   /// Keys of the section `model` that not every network has.
   std::array<std::string_view, 7> options = {};
@@ -63,7 +64,8 @@ inline constexpr std::array kModels = {
                 .text = true,
                 .transformer = TransformerSize{12, 12, 768},
                 .options = {"size", "layers", "heads", "width", "context", "vocabulary", "dropout"}},
-    ModelTraits{.kind = ModelKind::mlp, .word = "mlp", .options = {"num_classes", "hidden", "dropout"}}};
+    ModelTraits{.kind = ModelKind::mlp, .word = "mlp", .options = {"num_classes", "hidden", "dropout"}},
+    ModelTraits{.kind = ModelKind::exported, .word = "exported", .from_file = true, .options = {"path", "program", "units"}}};
 
 constexpr const ModelTraits& traits_of(ModelKind kind) {
   for (const ModelTraits& model : kModels)

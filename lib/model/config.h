@@ -33,6 +33,8 @@ struct ModelConfig {
   int64_t context = 1024, vocabulary = 50257;
   double dropout = 0.0;
   double stochastic_depth = 0.1;
+  std::optional<std::string> path = std::nullopt, program = std::nullopt;
+  std::string units = "blocks";
   std::optional<std::string> weights = std::nullopt;
   bool replace_head = false;
 };
@@ -47,7 +49,10 @@ constexpr TransformerSize transformer_size(const ModelConfig& c) {
 
 template <class V>
 void describe(V& v, ModelConfig& c) {
-  v.field("name", c.name, "The network. vit is a vision transformer of any size; gpt2 is a language model.");
+  v.field(
+      "name", c.name,
+      "The network. vit is a vision transformer of any size; gpt2 is a language model; exported is a program of your "
+      "own that torch.export saved.");
   v.field("num_classes", c.num_classes, "Outputs of the last layer.", in_range(1, 1e7), {}, {},
           only_for_models_with("num_classes"));
   v.field("stem", c.stem,
@@ -83,6 +88,15 @@ void describe(V& v, ModelConfig& c) {
           "first.",
           half_open(0.0, 1.0), alias("drop_path_rate", "stochastic_depth_prob"), {},
           only_for_models_with("stochastic_depth"));
+  v.field("path", c.path, "exported: the .pt2 file that torch.export.save wrote, of a model in training mode.", any(),
+          {}, {}, only_for_models_with("path"));
+  v.field("program", c.program, "exported: which program of the file. null: its only one.", any(), {}, {},
+          only_for_models_with("program"));
+  v.field("units", c.units,
+          "exported: where the network is divided for activation checkpointing, sharding and the like: blocks (after "
+          "modules that consist of modules), layers (wherever one tensor is passed on), or a pattern with * and ? for "
+          "the names of the modules that are units.",
+          any(), {}, {}, only_for_models_with("units"));
   v.field("weights", c.weights,
           "Initial weights: a safetensors file with torchvision's parameter names, or Hugging Face's for gpt2.");
   v.field("replace_head", c.replace_head,

@@ -2,6 +2,8 @@
 
 #include "base/error.h"
 #include "device/tensor.h"
+#include "model/imported/imported.h"
+#include "model/imported/side_values.h"
 #include "model/networks.h"
 
 #include <algorithm>
@@ -32,8 +34,10 @@ Model::Model(Builder&& builder, const SampleShape& input)
 
 at::Tensor Model::forward(const at::Tensor& input, const ForwardContext& context) {
   at::Tensor x = input;
+  ForwardContext of_batch = context;
+  if (!of_batch.side) of_batch.side = std::make_shared<SideValues>();
   for (size_t unit = held_.first; unit < std::min(held_.end, units_.size()); ++unit)
-    x = units_[unit]->forward(x, context);
+    x = units_[unit]->forward(x, of_batch);
   return x;
 }
 
@@ -152,7 +156,7 @@ constexpr std::array kBuilt = {
     BuiltModel{ModelKind::resnet50, build_resnet}, BuiltModel{ModelKind::convnext_tiny, build_convnext},
     BuiltModel{ModelKind::vit_s_16, build_vit},    BuiltModel{ModelKind::vit_b_16, build_vit},
     BuiltModel{ModelKind::vit, build_vit},         BuiltModel{ModelKind::gpt2, build_gpt2},
-    BuiltModel{ModelKind::mlp, build_mlp}};
+    BuiltModel{ModelKind::mlp, build_mlp},         BuiltModel{ModelKind::exported, build_exported}};
 
 SampleShape sample_shape(const InputShape& input) {
   return input.is_text() ? SampleShape{input.tokens} : SampleShape{input.channels, input.height, input.width};

@@ -13,6 +13,9 @@
 
 namespace trainopt {
 
+/// Values without gradient that a unit computes for later ones, such as masks. They belong to one micro-batch.
+struct SideValues;
+
 struct ForwardContext {
   bool training = false;
   /// On the model's device; dropout draws from it. None: the device's default generator.
@@ -20,6 +23,7 @@ struct ForwardContext {
   /// int64 batch × tokens: the last unit of a language model then returns their loss (LanguageHeadOperations) instead
   /// of the logits, so that these need not exist as a whole. Undefined: it returns the logits.
   at::Tensor target = {};
+  std::shared_ptr<SideValues> side = nullptr;  ///< set by Model::forward()
 };
 
 /// Sizes of one sample, without the batch dimension.

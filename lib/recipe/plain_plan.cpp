@@ -6,6 +6,7 @@
 #include "data/formats/text/text_dataset.h"
 #include "device/device.h"
 #include "model/catalogue.h"
+#include "model/imported/imported.h"
 #include "recipe/validate.h"
 
 #include <algorithm>
@@ -151,16 +152,27 @@ void fill_average(Plan& plan) {
       Slot<WeightAverage>("average", what, [rule](const BuildContext& context) { return make_average(rule, context); });
 }
 
+/// What the data gives the model. A program of the user's own says itself what it takes and predicts.
+ModelNeeds needs_of_file(const ModelConfig& model) {
+  const ProgramFacts facts = program_facts(model);
+  if (!facts.input.is_text()) return {.num_classes = facts.classes};
+  return {.context = facts.input.tokens, .vocabulary = facts.classes};
+}
+
 ModelNeeds needs_of(const ModelConfig& model) {
+  if (traits_of(model.name).from_file) return needs_of_file(model);
   if (!traits_of(model.name).text) return {.num_classes = model.num_classes};
   return {.context = model.context, .vocabulary = model.vocabulary};
 }
 
-void check_classes(const DataSpec& data, int64_t model_classes) {
+void check_classes(const DataSpec& data, const ModelConfig& model, int64_t model_classes) {
   const ImageDataset* images = data.images();
-  if (images != nullptr && images->num_classes() > model_classes)
-    throw UserError(fmt::format("model.num_classes must be at least the number of classes in the data: {}, {}",
-                                model_classes, images->num_classes()));
+  if (images == nullptr || images->num_classes() <= model_classes) return;
+  if (traits_of(model.name).from_file)
+    throw UserError(fmt::format("{} predicts fewer classes than the data has: {}, {}; export it with as many",
+                                model.path.value_or(""), model_classes, images->num_classes()));
+  throw UserError(fmt::format("model.num_classes must be at least the number of classes in the data: {}, {}",
+                              model_classes, images->num_classes()));
 }
 
 /// Images of another size would not fit the model; text always has the model's context.
@@ -196,10 +208,19 @@ void note_cut_documents(const DataPlan& data, std::vector<std::string>& notes) {
                                 with_commas(text->cut_samples()), counted(text->size(), "document"), data.context));
 }
 
-std::optional<EvaluationPlan> evaluation_plan(const Recipe& recipe, const DataPlan& training) {
+void require_evaluation(const ModelConfig& model) {
+  if (!traits_of(model.name).from_file) return;
+  const std::string why_not = why_not_evaluated(model);
+  if (!why_not.empty())
+    throw UserError(fmt::format("{} cannot be evaluated: {}; leave evaluation.path out, or export a model without this",
+                                model.path.value_or(""), why_not),
+                    ExitCode::checkpoint);
+}
+
+std::optional<EvaluationPlan> evaluation_plan(const Recipe& recipe, const DataPlan& training, const ModelNeeds& needs) {
   if (!training.dataset) return std::nullopt;
-  auto dataset = open_evaluation_data(recipe.data, needs_of(recipe.model), recipe.evaluation.path,
-                                      training.dataset.get(), training.files);
+  auto dataset =
+      open_evaluation_data(recipe.data, needs, recipe.evaluation.path, training.dataset.get(), training.files);
   if (!dataset) {
     if (recipe.evaluation.every_n_steps)
       throw UserError(
@@ -211,7 +232,8 @@ std::optional<EvaluationPlan> evaluation_plan(const Recipe& recipe, const DataPl
   EvaluationPlan plan{
       .every_n_steps = recipe.evaluation.every_n_steps, .at_end = recipe.evaluation.at_end, .data = training};
   plan.data.dataset = std::move(dataset);
-  check_classes(plan.data, recipe.model.num_classes);
+  require_evaluation(recipe.model);
+  check_classes(plan.data, recipe.model, needs.num_classes);
   plan.data.shuffle = false;
   plan.data.drop_last = false;
   plan.data.batch_size = recipe.evaluation.batch_size.value_or(recipe.data.batch_size);
@@ -242,12 +264,13 @@ Plan plain_plan(const Recipe& recipe, const Machine& machine, const RankPosition
   plan.name = recipe.name;
   plan.seed = static_cast<uint64_t>(recipe.seed);
 
-  static_cast<DataSpec&>(plan.data) = open_data(recipe.data, needs_of(recipe.model), plan.seed, machine.variables);
+  const ModelNeeds needs = needs_of(recipe.model);
+  static_cast<DataSpec&>(plan.data) = open_data(recipe.data, needs, plan.seed, machine.variables);
   plan.data.ranks = plan.stages.replica.ranks;
   plan.data.rank = plan.stages.replica.rank;
   plan.data.accumulation = micro_batches;
   plan.loader.memory_limit = recipe.data.memory_limit.count;
-  check_classes(plan.data, recipe.model.num_classes);
+  check_classes(plan.data, recipe.model, needs.num_classes);
   note_cut_documents(plan.data, plan.notes);
 
   require_samples_for_all(plan.data.schedule());
@@ -257,7 +280,7 @@ Plan plain_plan(const Recipe& recipe, const Machine& machine, const RankPosition
   plan.stages.parameters = plan.model.parameters;
   plan.parameter_settings = parameter_settings(recipe.optimizer, shapes);
   plan.optimizer_states = states_per_value(recipe.optimizer, shapes);
-  plan.evaluation = evaluation_plan(recipe, plan.data);
+  plan.evaluation = evaluation_plan(recipe, plan.data, needs);
 
   plan.train = recipe.train;
   plan.scheduler = recipe.scheduler;

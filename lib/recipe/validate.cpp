@@ -1,6 +1,7 @@
 #include "recipe/validate.h"
 
 #include "comm/nccl_environment.h"
+#include "data/formats/table.h"
 #include "data/schedule.h"
 #include "model/catalogue.h"
 #include "recipe/make_plan.h"
@@ -71,6 +72,11 @@ void check_model(const Recipe& recipe, const std::set<std::string>& changed, Pro
       problems.push_back({model.heads ? "model.heads" : "model.width",
                           fmt::format("the width must be a multiple of the heads: {}, {}", width, heads)});
   }
+  if (traits_of(model.name).from_file && model.path.value_or("").empty())
+    problems.push_back({"model.path", fmt::format("{} needs this: a file that torch.export.save wrote", name)});
+  if (traits_of(model.name).from_file && model.replace_head)
+    problems.push_back(
+        {"model.replace_head", fmt::format("{} is trained with the head it has; remove this key", name)});
   if (model.size && (model.layers || model.heads || model.width))
     problems.push_back({"model.size", "already determines layers, heads and width; remove it or them"});
   if (model.replace_head && traits_of(model.name).text)
@@ -87,7 +93,7 @@ void check_target(const Recipe& recipe, Problems& problems) {
   const TargetConfig& target = recipe.train.target;
   if (target.top1_pct.has_value() + target.loss.has_value() + target.perplexity.has_value() > 1)
     problems.push_back({"train.target", "names more than one number; keep one of them"});
-  const bool language = traits_of(recipe.model.name).text;
+  const bool language = predicts_text(recipe);
   if (goal->metric == (language ? "top1_pct" : "perplexity"))
     problems.push_back({key, fmt::format("{} does not measure this; use loss or {}", word_of(recipe.model.name),
                                          language ? "perplexity" : "top1_pct")});
@@ -202,7 +208,7 @@ void check_training(const Recipe& recipe, const std::set<std::string>& changed, 
         {"optimizer.reference_batch", "optimizer.lr_scaling needs this: the samples per step at which lr was chosen"});
   if (common.lr_scaling == LrScaling::none && common.reference_batch)
     problems.push_back({"optimizer.reference_batch", "needs optimizer.lr_scaling: linear or sqrt"});
-  if (traits_of(recipe.model.name).text && recipe.train.label_smoothing > 0)
+  if (predicts_text(recipe) && recipe.train.label_smoothing > 0)
     problems.push_back(
         {"train.label_smoothing", fmt::format("only classification has this, and {} predicts tokens; remove this key",
                                               word_of(recipe.model.name))});
@@ -337,6 +343,11 @@ void check_device(const Recipe& recipe, Problems& problems) {
 }
 
 }  // namespace
+
+bool predicts_text(const Recipe& recipe) {
+  const ModelTraits& model = traits_of(recipe.model.name);
+  return model.from_file ? format_of(recipe.data.dataset).text : model.text;
+}
 
 std::vector<RecipeProblem> validate(const Recipe& recipe, std::optional<int64_t> ranks) {
   const auto changed = changed_keys(recipe);

@@ -13,6 +13,9 @@ namespace trainopt {
 /// default. `ranks`: the number of ranks that will train; null if not known yet, which skips the global batch's checks.
 std::vector<RecipeProblem> validate(const Recipe& recipe, std::optional<int64_t> ranks = 1);
 
+/// Whether the model predicts text rather than classes. Of a model that a file determines, the data says so.
+bool predicts_text(const Recipe& recipe);
+
 // The checks of a recipe's learning-rate schedule.
 
 /// Adds a problem for a lowest rate above the highest one, with which a decay would raise the rate. `optimizer`: with

@@ -3,6 +3,7 @@
 #include "data/formats/table.h"
 #include "data/on_device/device_transforms.h"
 #include "model/catalogue.h"
+#include "recipe/validate.h"
 #include "storage/data_files.h"
 
 #include <string_view>
@@ -156,7 +157,7 @@ void check_storage(const Recipe& recipe, const Keys& changed, Problems& problems
 void check_data(const Recipe& recipe, const Keys& changed, Problems& problems) {
   const DataConfig& data = recipe.data;
   const auto name = word_of(data.dataset), model = word_of(recipe.model.name);
-  const bool language = traits_of(recipe.model.name).text;
+  const bool language = predicts_text(recipe);
   const DataFormat& format = format_of(data.dataset);
   if (format.text && !language)
     problems.push_back({"data.dataset", fmt::format("{} is text, which the {} cannot read; use a language model or "

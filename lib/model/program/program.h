@@ -80,6 +80,8 @@ struct ProgramNode {
     std::vector<ProgramValue> values;  ///< of index −1: unused
   };
   std::vector<Output> outputs;
+  bool no_gradients = false;  ///< runs under torch.no_grad
+  bool no_autocast = false;   ///< runs under torch.autocast(enabled=False)
   /// The modules that the node belongs to, from the outermost in; the model itself is left out.
   std::vector<std::string> modules;
 };

@@ -1,0 +1,231 @@
+#include "model/imported/division.h"
+
+#include "model/imported/instruction.h"
+
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <fnmatch.h>
+
+#include <algorithm>
+
+namespace trainopt {
+namespace {
+
+/// What an operation does to its inputs' memory.
+enum class Aliasing { none, views, writes };
+
+std::optional<c10::OperatorHandle> find_operation(const std::string& target) {
+  const std::string name(aten_name(target));
+  std::string overload = target.substr(target.rfind('.') + 1);
+  if (overload == "default") overload.clear();
+  return name.empty() ? std::nullopt : c10::Dispatcher::singleton().findSchema({"aten::" + name, overload});
+}
+
+Aliasing aliasing_of(const std::string& target) {
+  const auto operation = find_operation(target);
+  if (!operation) return Aliasing::none;
+  Aliasing all = Aliasing::none;
+  for (const c10::Argument& argument : operation->schema().arguments()) {
+    if (argument.alias_info() == nullptr) continue;
+    if (argument.alias_info()->isWrite()) return Aliasing::writes;
+    all = Aliasing::views;
+  }
+  // These return their input itself where nothing has to be done.
+  for (const std::string_view name : {"reshape", "contiguous", "flatten", "to", "type_as", "dropout"})
+    if (aten_name(target) == name) all = Aliasing::views;
+  return all;
+}
+
+/// The same operation out of place, "torch.ops.aten.relu.default" for relu_; empty: there is none.
+std::string out_of_place(const std::string& target) {
+  const size_t underscore = target.rfind("_.");
+  if (underscore == std::string::npos) return {};
+  std::string other = target;
+  other.erase(underscore, 1);
+  return find_operation(other) ? other : std::string();
+}
+
+template <class Visit>
+void for_each_input(const ProgramNode& node, Visit visit) {
+  for (const auto& input : node.inputs)
+    for (const ProgramItem& item : input.argument.items)
+      if (const auto* value = std::get_if<ProgramValue>(&item)) visit(value->index);
+}
+template <class Visit>
+void for_each_output(const ProgramNode& node, Visit visit) {
+  for (const auto& output : node.outputs)
+    for (const ProgramValue& value : output.values)
+      if (value.index >= 0) visit(value.index);
+}
+
+class Divider {
+ public:
+  Divider(ProgramGraph& graph, const DivisionInput& facts) : graph_(graph), facts_(facts) {
+    const size_t values = graph.values.size(), nodes = graph.nodes.size();
+    gradient_.assign(values, false);
+    born_.assign(values, 0);
+    last_use_.assign(values, 0);
+    last_write_.assign(values, 0);
+    for (const int64_t trained : facts.trained) gradient_[static_cast<size_t>(trained)] = true;
+    for (size_t at = 0; at < nodes; ++at) follow(at);
+    for (const ProgramItem& output : graph.outputs)
+      if (const auto* value = std::get_if<ProgramValue>(&output))
+        last_use_[static_cast<size_t>(value->index)] = nodes + 1;
+  }
+
+  /// The tensor that would be passed on between the nodes before `at` and the others; index −1: no legal cut.
+  ProgramValue passed_on_before(size_t at) const {
+    ProgramValue passed;
+    for (size_t value = 0; value < graph_.values.size(); ++value) {
+      const auto index = static_cast<int64_t>(value);
+      if (facts_.given.contains(index) || born_[value] > at || last_use_[value] <= at) continue;
+      if (gradient_[value]) {
+        if (passed.index >= 0) return {};
+        passed.index = index;
+      } else if (last_write_[value] > at) {
+        return {};  // computing again would change it twice
+      }
+    }
+    return passed.index >= 0 && begins_with_batch(passed) && may_be_input(passed, at) ? passed : ProgramValue{};
+  }
+
+  /// Replaces what would change the unit's input in place.
+  void keep_input(const NodeRange& unit) {
+    if (unit.input == facts_.input) return;
+    int64_t now = unit.input.index;
+    for (size_t at = unit.first; at < unit.end; ++at) {
+      ProgramNode& node = graph_.nodes[at];
+      for (auto& input : node.inputs)
+        for (ProgramItem& item : input.argument.items)
+          if (auto* value = std::get_if<ProgramValue>(&item); value && value->index == unit.input.index)
+            value->index = now;
+      const auto self = value_argument(node, "self");
+      if (self && self->index == now && now == unit.input.index && aliasing_of(node.target) == Aliasing::writes) {
+        node.target = out_of_place(node.target);
+        now = node.outputs.front().values.front().index;
+      }
+    }
+  }
+
+ private:
+  void follow(size_t at) {
+    const ProgramNode& node = graph_.nodes[at];
+    bool with_gradient = false;
+    for_each_input(node, [&](int64_t value) {
+      last_use_[static_cast<size_t>(value)] = at + 1;
+      with_gradient = with_gradient || gradient_[static_cast<size_t>(value)];
+    });
+    with_gradient = with_gradient && !node.no_gradients && aten_name(node.target) != "detach";
+    const bool writes = aliasing_of(node.target) == Aliasing::writes;
+    const auto self = value_argument(node, "self");
+    if (writes && self) {
+      last_write_[static_cast<size_t>(self->index)] = at + 1;
+      if (with_gradient) gradient_[static_cast<size_t>(self->index)] = true;
+    }
+    for_each_output(node, [&](int64_t value) {
+      const auto& tensor = graph_.values[static_cast<size_t>(value)].tensor;
+      born_[static_cast<size_t>(value)] = at + 1;
+      gradient_[static_cast<size_t>(value)] = with_gradient && tensor && tensor->type && is_floating(*tensor->type);
+      if (writes) last_write_[static_cast<size_t>(value)] = at + 1;
+    });
+  }
+
+  const ProgramSize* first_size(const ProgramValue& value) const {
+    const auto& tensor = graph_.values[static_cast<size_t>(value.index)].tensor;
+    return tensor && !tensor->sizes.empty() ? &tensor->sizes.front() : nullptr;
+  }
+  bool begins_with_batch(const ProgramValue& value) const {
+    const ProgramSize *first = first_size(value), *batch = first_size(facts_.input);
+    return first != nullptr && batch != nullptr && std::holds_alternative<std::string>(*batch) && *first == *batch;
+  }
+
+  /// Whether no node from `at` on changes `value` in place, or only in a way that keep_input() can replace.
+  bool may_be_input(const ProgramValue& value, size_t at) const {
+    std::set<int64_t> same{value.index};
+    for (; at < graph_.nodes.size(); ++at) {
+      const ProgramNode& node = graph_.nodes[at];
+      bool touches = false;
+      for_each_input(node, [&](int64_t input) { touches = touches || same.contains(input); });
+      const Aliasing aliasing = touches ? aliasing_of(node.target) : Aliasing::none;
+      const auto self = value_argument(node, "self");
+      if (aliasing == Aliasing::writes && self && same.contains(self->index))
+        return same.size() == 1 && !out_of_place(node.target).empty();
+      if (aliasing == Aliasing::views) for_each_output(node, [&](int64_t output) { same.insert(output); });
+    }
+    return true;
+  }
+
+  ProgramGraph& graph_;
+  const DivisionInput& facts_;
+  std::vector<bool> gradient_;
+  std::vector<size_t> born_, last_use_, last_write_;  ///< 1 + the node; 0: an input of the graph, or never
+};
+
+/// The modules around each node; a node without any has those of the node before.
+std::vector<std::vector<std::string>> modules_of(const ProgramGraph& graph) {
+  std::vector<std::vector<std::string>> all;
+  for (const ProgramNode& node : graph.nodes)
+    all.push_back(node.modules.empty() && !all.empty() ? all.back() : node.modules);
+  return all;
+}
+
+size_t missing_in(const std::vector<std::string>& modules, const std::vector<std::string>& other) {
+  return static_cast<size_t>(std::count_if(modules.begin(), modules.end(), [&](const std::string& module) {
+    return std::find(other.begin(), other.end(), module) == other.end();
+  }));
+}
+
+bool wanted(const std::string& where, const std::vector<std::string>& before, const std::vector<std::string>& after) {
+  if (where == "layers") return true;
+  if (where == "blocks") return missing_in(before, after) > 1 || missing_in(after, before) > 1;
+  const auto only_in = [&](const auto& modules, const auto& other) {
+    return std::any_of(modules.begin(), modules.end(), [&](const std::string& module) {
+      return ::fnmatch(where.c_str(), module.c_str(), 0) == 0 && missing_in({module}, other) == 1;
+    });
+  };
+  return only_in(before, after) || only_in(after, before);
+}
+
+/// The innermost module around all nodes of a unit, or around its first one.
+std::string name_of(const NodeRange& unit, const std::vector<std::vector<std::string>>& modules) {
+  const std::vector<std::string>& first = modules[unit.first];
+  for (size_t depth = first.size(); depth-- > 0;) {
+    const bool in_all = std::all_of(modules.begin() + static_cast<std::ptrdiff_t>(unit.first),
+                                    modules.begin() + static_cast<std::ptrdiff_t>(unit.end),
+                                    [&](const auto& of_node) { return missing_in({first[depth]}, of_node) == 0; });
+    if (in_all) return first[depth];
+  }
+  for (size_t at = unit.first; at < unit.end; ++at)
+    if (!modules[at].empty()) return modules[at].back();
+  return "model";
+}
+
+}  // namespace
+
+std::vector<NodeRange> divide(ProgramGraph& graph, const DivisionInput& facts, const std::string& where) {
+  Divider divider(graph, facts);
+  const auto modules = modules_of(graph);
+  std::vector<NodeRange> units;
+  NodeRange unit{.input = facts.input};
+  for (size_t at = 1; at < graph.nodes.size(); ++at) {
+    if (!wanted(where, modules[at - 1], modules[at])) continue;
+    const ProgramValue passed = divider.passed_on_before(at);
+    if (passed.index < 0) continue;
+    unit.end = at;
+    unit.output = passed;
+    units.push_back(unit);
+    unit = {.first = at, .input = passed};
+  }
+  unit.end = graph.nodes.size();
+  unit.output = std::get<ProgramValue>(graph.outputs.front());
+  units.push_back(unit);
+  std::set<std::string> names;
+  for (NodeRange& each : units) {
+    const std::string name = name_of(each, modules);
+    each.name = name;
+    for (int more = 2; !names.insert(each.name).second; ++more) each.name = fmt::format("{}#{}", name, more);
+    divider.keep_input(each);
+  }
+  return units;
+}
+
+}  // namespace trainopt

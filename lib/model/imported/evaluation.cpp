@@ -1,0 +1,143 @@
+#include "model/imported/evaluation.h"
+
+#include "model/imported/instruction.h"
+
+#include <algorithm>
+#include <array>
+#include <numeric>
+#include <set>
+
+namespace trainopt {
+namespace {
+
+/// What an operation becomes in evaluation.
+enum class Change {
+  identity,  ///< passes its first input on
+  flag_off,  ///< the argument named in the row is false or 0
+};
+struct Row {
+  std::string_view name;
+  Change change;
+  std::string_view argument = {};
+  std::string_view only_with = {};  ///< changes only if this argument is given: statistics to use instead
+};
+constexpr std::array kTable = {
+    Row{"dropout", Change::identity},
+    Row{"dropout_", Change::identity},
+    Row{"feature_dropout", Change::identity},
+    Row{"feature_dropout_", Change::identity},
+    Row{"alpha_dropout", Change::identity},
+    Row{"alpha_dropout_", Change::identity},
+    Row{"feature_alpha_dropout", Change::identity},
+    Row{"feature_alpha_dropout_", Change::identity},
+    Row{"scaled_dot_product_attention", Change::flag_off, "dropout_p"},
+    Row{"batch_norm", Change::flag_off, "training", "running_mean"},
+    Row{"instance_norm", Change::flag_off, "use_input_stats", "running_mean"},
+};
+
+class Turn {
+ public:
+  Turn(const ProgramGraph& graph, const std::map<int64_t, std::string>& names) : graph_(graph), names_(names) {
+    result_.same_as.resize(graph.values.size());
+    std::iota(result_.same_as.begin(), result_.same_as.end(), 0);
+  }
+
+  EvaluationNodes result() {
+    for (const ProgramNode& node : graph_.nodes) result_.nodes.push_back(turned(node));
+    for (const auto& node : result_.nodes)
+      if (node && result_.problem.empty() && (draws(*node) || uses_noise(*node)))
+        result_.problem = fmt::format("{} in {} draws random numbers in evaluation too", node->target,
+                                      node->modules.empty() ? "the model itself" : node->modules.back());
+    return std::move(result_);
+  }
+
+ private:
+  std::optional<ProgramNode> turned(ProgramNode node) {
+    for (auto& input : node.inputs)
+      for (ProgramItem& item : input.argument.items)
+        if (auto* value = std::get_if<ProgramValue>(&item)) value->index = result_.same_as[index(*value)];
+    if (counts_batches(node) || is_noise(node) || applies_noise(node)) return std::nullopt;
+    const std::string_view name = aten_name(node.target);
+    const auto row = std::find_if(kTable.begin(), kTable.end(), [&](const Row& each) { return each.name == name; });
+    if (row == kTable.end()) return node;
+    if (row->change == Change::identity) {
+      if (const auto input = value_argument(node, "input")) return passed_on(node, *input);
+      if (const auto input = value_argument(node, "self")) return passed_on(node, *input);
+      return node;
+    }
+    if (!row->only_with.empty() && !value_argument(node, row->only_with)) return node;
+    for (auto& input : node.inputs)
+      if (input.name == row->argument) {
+        ProgramItem& item = input.argument.items.front();
+        item = std::holds_alternative<bool>(item) ? ProgramItem(false) : ProgramItem(0.0);
+      }
+    return node;
+  }
+
+  std::optional<ProgramNode> passed_on(const ProgramNode& node, const ProgramValue& input) {
+    result_.same_as[index(node.outputs.front().values.front())] = input.index;
+    return std::nullopt;
+  }
+
+  /// Batch-norm's count of batches.
+  bool counts_batches(const ProgramNode& node) {
+    const auto self = value_argument(node, "self");
+    if (aten_name(node.target) != "add_" || !self) return false;
+    const auto name = names_.find(self->index);
+    if (name == names_.end() || !name->second.ends_with("num_batches_tracked")) return false;
+    passed_on(node, *self);
+    return true;
+  }
+
+  /// A step of new_empty → bernoulli_ → div_, the noise of stochastic depth.
+  bool is_noise(const ProgramNode& node) {
+    const std::string_view name = aten_name(node.target);
+    const auto self = value_argument(node, "self");
+    const bool begins = name == "empty" || name == "new_empty" || name == "empty_like";
+    const bool goes_on = (name == "bernoulli_" || name == "div_") && self && noise_.contains(self->index);
+    if (!(begins && feeds_bernoulli(node)) && !goes_on) return false;
+    noise_.insert(node.outputs.front().values.front().index);
+    return true;
+  }
+
+  /// Whether a new tensor is only there to be filled with draws.
+  bool feeds_bernoulli(const ProgramNode& node) const {
+    const ProgramValue made = node.outputs.front().values.front();
+    return std::any_of(graph_.nodes.begin(), graph_.nodes.end(), [&](const ProgramNode& other) {
+      const auto self = value_argument(other, "self");
+      return aten_name(other.target) == "bernoulli_" && self && *self == made;
+    });
+  }
+
+  bool applies_noise(const ProgramNode& node) {
+    const std::string_view name = aten_name(node.target);
+    const auto self = value_argument(node, "self"), other = value_argument(node, "other");
+    if ((name != "mul" && name != "mul_") || !self || !other) return false;
+    const bool of_self = noise_.contains(self->index), of_other = noise_.contains(other->index);
+    if (of_self == of_other) return false;
+    passed_on(node, of_self ? *other : *self);
+    return true;
+  }
+
+  bool uses_noise(const ProgramNode& node) const {
+    for (const auto& input : node.inputs)
+      for (const ProgramItem& item : input.argument.items)
+        if (const auto* value = std::get_if<ProgramValue>(&item); value && noise_.contains(value->index)) return true;
+    return false;
+  }
+
+  static size_t index(const ProgramValue& value) { return static_cast<size_t>(value.index); }
+
+  const ProgramGraph& graph_;
+  const std::map<int64_t, std::string>& names_;
+  EvaluationNodes result_;
+  std::set<int64_t> noise_;
+};
+
+}  // namespace
+
+EvaluationNodes evaluation_nodes(const ProgramGraph& graph, const std::map<int64_t, std::string>& names) {
+  return Turn(graph, names).result();
+}
+
+}  // namespace trainopt

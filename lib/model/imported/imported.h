@@ -1,0 +1,33 @@
+// Networks that a recipe cannot name: programs that torch.export saved, trained as they are. A program becomes a Model
+// of units like any other; its parameters and buffers keep their names.
+#pragma once
+
+#include "model/builder.h"
+#include "model/config.h"
+
+#include <string>
+#include <vector>
+
+namespace trainopt {
+
+/// What a program takes and returns, known without libtorch's help.
+struct ProgramFacts {
+  InputShape input;        ///< one sample
+  int64_t classes = 0;     ///< size of the last dimension of what it returns: classes, or the vocabulary
+  int64_t operations = 0;  ///< nodes of the graph
+  std::string torch_version;
+};
+/// Throws UserError(checkpoint) that says in one sentence why the program cannot be trained here.
+ProgramFacts program_facts(const ModelConfig& config);
+/// Why the program cannot be evaluated; empty: it can. Names the operation and its module.
+std::string why_not_evaluated(const ModelConfig& config);
+/// Operations whose FLOPs are not counted and operations that draw, each "target in module".
+struct ProgramNotes {
+  std::vector<std::string> uncounted, draws;
+};
+ProgramNotes program_notes(const ModelConfig& config);
+
+/// Adds the units of the program `config.path`, with its weights. `input` must be what the program takes.
+void build_exported(Builder& builder, const ModelConfig& config, const InputShape& input);
+
+}  // namespace trainopt
