@@ -95,13 +95,16 @@ std::vector<Entry> add_commands(CLI::App& app) {
   add(checkpoint, add_checkpoint_verify);
   add(checkpoint, add_checkpoint_show);
   add(checkpoint, add_checkpoint_diff);
+  CLI::App& model = *app.add_subcommand("model", "Show a program that torch.export saved");
+  model.require_subcommand(1);
+  add(model, add_model_show);
   add(app, add_launch);
   add(app, add_trace);
   add(app, add_report);
   add(app, add_env);
   add(app, add_arm);
   // run() reports words that no command consumed. This comes last because subcommands inherit the setting when added.
-  for (CLI::App* parent : {&app, &data, &find, &checkpoint}) parent->allow_extras();
+  for (CLI::App* parent : {&app, &data, &find, &checkpoint, &model}) parent->allow_extras();
   return table;
 }
 

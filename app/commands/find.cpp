@@ -119,6 +119,8 @@ class BatchFinder {
     if (!plan) return std::nullopt;
     try {
       return forecast_memory(*plan).breakdown.total();
+    } catch (const NoForecast&) {  // named recovery: only running it shows whether it fits
+      return 0;
     } catch (const std::exception&) {  // named recovery: what cannot run at this size does not fit
       return std::nullopt;
     }

@@ -152,7 +152,8 @@ at::Tensor where(const at::Tensor& condition, const at::Tensor& yes, const at::T
 
 at::Tensor& where_out(const at::Tensor&, const at::Tensor&, const at::Tensor&, at::Tensor& out) { return out; }
 
-at::Tensor absolute(const at::Tensor& input) { return at::empty_like(input); }
+/// abs, relu and the like.
+at::Tensor like(const at::Tensor& input) { return at::empty_like(input); }
 
 at::Tensor logical_not(const at::Tensor& input) { return at::empty_like(input, at::kBool); }
 
@@ -207,7 +208,9 @@ void register_meta_kernels() {
   meta->impl("embedding_dense_backward", TORCH_FN(embedding_backward));
   meta->impl("where.self", TORCH_FN(where));
   meta->impl("where.self_out", TORCH_FN(where_out));
-  meta->impl("abs", TORCH_FN(absolute));
+  meta->impl("abs", TORCH_FN(like));
+  meta->impl("relu", TORCH_FN(like));
+  meta->impl("hardswish", TORCH_FN(like));
   meta->impl("logical_not", TORCH_FN(logical_not));
   meta->impl("var_mean.correction", TORCH_FN(variance_mean));
   meta->impl("_scaled_mm", TORCH_FN(scaled_product));

@@ -75,6 +75,15 @@ class RehearsedStep {
   std::vector<at::Tensor> static_batch_;  ///< a recorded step's own copy of its batch
 };
 
+MemoryPeak rehearse(const Plan& plan) {
+  open_meta_device();
+  const BackendGuard settings(plan.backend);
+  RehearsedStep step(plan);
+  // The first step creates what later ones find: gradients that are kept, gathered parameters.
+  const MemoryPeak first = step.run(1), second = step.run(2);
+  return first.breakdown.total() > second.breakdown.total() ? first : second;
+}
+
 /// libtorch gives cuBLAS a work space on the thread that runs forward and on the one that runs backward, from its own
 /// allocator: 32 MiB on Hopper and newer, or if it must be reproducible; otherwise 8.125 MiB
 /// (aten/src/ATen/cuda/CublasHandlePool.cpp, PyTorch 2.11).
@@ -87,14 +96,15 @@ int64_t cublas_bytes(const Plan& plan) {
 }  // namespace
 
 MemoryPeak forecast_memory(const Plan& plan) {
-  open_meta_device();
-  const BackendGuard settings(plan.backend);
-  RehearsedStep step(plan);
-  // The first step creates what later ones find: gradients that are kept, gathered parameters.
-  const MemoryPeak first = step.run(1), second = step.run(2);
-  MemoryPeak peak = first.breakdown.total() > second.breakdown.total() ? first : second;
-  peak.breakdown[MemoryUse::other] += cublas_bytes(plan);
-  return peak;
+  try {
+    MemoryPeak peak = rehearse(plan);
+    peak.breakdown[MemoryUse::other] += cublas_bytes(plan);
+    return peak;
+  } catch (const c10::Error& error) {
+    if (!traits_of(plan.model.config.name).from_file) throw;
+    const std::string why = error.what_without_backtrace();
+    throw NoForecast(fmt::format("the memory of a step is not forecast: {}", why.substr(0, why.find_first_of(",\n"))));
+  }
 }
 
 int64_t memory_capacity(const Plan& plan) {

@@ -2,6 +2,7 @@
 // steps on the meta device, where tensors have shapes but no memory.
 #pragma once
 
+#include "base/error.h"
 #include "train/observe/memory_recorder.h"
 
 #include <cstdint>
@@ -12,10 +13,16 @@ namespace trainopt {
 
 struct Plan;
 
+/// An imported program has an operation whose shapes libtorch knows in Python only.
+class NoForecast : public UserError {
+ public:
+  using UserError::UserError;
+};
+
 /// The peak of live tensors on one rank's device, with what is live then. Allocates no tensors and takes about a tenth
 /// of a second. Included are copies, casts and gradients of activations as autograd creates and frees them, the
 /// loader's slots if batches are read in place, and cuBLAS's work space. Not included: temporary memory within
-/// libraries (oneDNN, cuDNN), recorded CUDA graphs, evaluation.
+/// libraries (oneDNN, cuDNN), recorded CUDA graphs, evaluation. Throws NoForecast.
 MemoryPeak forecast_memory(const Plan& plan);
 
 /// Bytes that tensors of one rank can take on the plan's device: the GPU's memory, or this rank's share of the

@@ -42,7 +42,9 @@ std::string text_of_switch(const Words& words, const Plan& changed) {
 }  // namespace
 
 std::vector<MemoryProposal> propose_less_memory(const Recipe& recipe, const Plan& plan) {
-  const int64_t before = forecast_memory(plan).breakdown.total();
+  const auto forecast = forecast_bytes(plan);
+  if (!forecast) return {};
+  const int64_t before = *forecast;
   std::vector<MemoryProposal> all;
   const auto consider = [&](const Words& words, Exactness exactness, std::optional<std::string> what) {
     const auto changed = plan_with(recipe, words, plan.machine, plan.position);

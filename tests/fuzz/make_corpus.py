@@ -167,6 +167,84 @@ def safetensors():
         write("safetensors", name, content)
 
 
+def programs():
+    """Programs of torch.export, as parts: see program.cpp."""
+
+    def tensor(*sizes):
+        return {"dtype": 7, "sizes": [{"as_int": s} if isinstance(s, int) else {"as_expr": {"expr_str": s}} for s in sizes]}
+
+    def value(name):
+        return {"as_tensor": {"name": name}}
+
+    def node(target, inputs, *outputs):
+        inputs = [{"name": name, "arg": argument, "kind": 1} for name, argument in inputs.items()]
+        stack = {"nn_module_stack": "L__self__,,a.Net;L__self__net,net,b.Linear"}
+        return {"target": target, "inputs": inputs, "outputs": list(outputs), "metadata": stack}
+
+    def graph(nodes, inputs=("p", "x"), output="y"):
+        names = {"p": tensor(2, 3), "x": tensor("s0", 3), "y": tensor("s0", 2)}
+        return {
+            "inputs": [value(name) for name in inputs],
+            "outputs": [value(output)],
+            "nodes": nodes,
+            "tensor_values": names,
+        }
+
+    def program(nodes, specs=None, major=8, **of_graph):
+        specs = specs or [
+            {"parameter": {"arg": {"name": "p"}, "parameter_name": "net.weight"}},
+            {"user_input": {"arg": value("x")}},
+        ]
+        signature = {"input_specs": specs, "output_specs": [{"user_output": {"arg": value("y")}}]}
+        module = {"graph": graph(nodes, **of_graph), "signature": signature}
+        return {"graph_module": module, "schema_version": {"major": major, "minor": 17}, "torch_version": "2.11.0"}
+
+    def weights(sizes=(2, 3), strides=(3, 1), offset=0, **more):
+        meta = {"dtype": 7, "storage_offset": {"as_int": offset}}
+        meta |= {"sizes": [{"as_int": s} for s in sizes], "strides": [{"as_int": s} for s in strides]}
+        return {"config": {"net.weight": {"path_name": "w", "use_pickle": False, "tensor_meta": meta} | more}}
+
+    def parts(model, config, data=bytes(24)):
+        return b"\0".join([json.dumps(part).encode() if isinstance(part, dict) else part for part in (model, config)]) + (
+            b"\0" + data
+        )
+
+    linear = node("torch.ops.aten.linear.default", {"input": value("x"), "weight": value("p")}, value("y"))
+    kinds = {
+        "as_none": True, "as_int": -3, "as_ints": [1, 2], "as_float": "NaN", "as_floats": [0.5], "as_bool": True,
+        "as_string": "sum", "as_scalar_type": 7, "as_layout": 7, "as_memory_format": 2, "as_tensors": [{"name": "x"}],
+        "as_device": {"type": "cpu", "index": None}, "as_sym_int": {"as_int": 4},
+        "as_sym_ints": [{"as_int": 4}, {"as_name": "x"}], "as_optional_tensors": [{"as_none": True}, value("x")],
+    }  # fmt: skip
+    every_kind = node("torch.ops.aten.any.default", {f"a{i}": {k: v} for i, (k, v) in enumerate(kinds.items())}, value("y"))
+    inner = {"as_graph": {"name": "g", "graph": graph([linear])}}
+    wrap = "torch.ops.higher_order.wrap_with_set_grad_enabled"
+    nested = node(wrap, {"": {"as_bool": False}, "g": inner, "p": value("p"), "x": value("x")}, value("y"))
+    deep = graph([linear])
+    for _ in range(12):
+        deep = graph([node(wrap, {"": {"as_bool": False}, "g": {"as_graph": {"name": "g", "graph": deep}}}, value("y"))])
+    for name, content in {
+        "good": parts(program([linear]), weights()),
+        "every_kind": parts(program([every_kind]), weights()),
+        "nested": parts(program([nested]), weights()),
+        "nested_too_deep": parts(program([node(wrap, {"g": {"as_graph": {"name": "g", "graph": deep}}}, value("y"))]), weights()),
+        "other_version": parts(program([linear], major=9), weights()),
+        "used_before": parts(program([linear], inputs=("x",)), weights()),
+        "defined_twice": parts(program([linear, linear]), weights()),
+        "nothing": parts({}, {}),
+        "deep": parts(b'{"graph_module":' + b"[" * 3000, weights()),
+        "beyond_the_end": parts(program([linear]), weights(offset=1)),
+        "overflow": parts(program([linear]), weights(sizes=(2**62, 2**62), strides=(2**62, 2**62))),
+        "negative": parts(program([linear]), weights(sizes=(-2, 3))),
+        "empty_tensor": parts(program([linear]), weights(sizes=(0, 3)), b""),
+        "pickle": parts(program([linear]), weights(use_pickle=True)),
+        "other_folder": parts(program([linear]), weights(path_name="../constants/m_constants_config.json")),
+        "zip": b"PK\x03\x04" + bytes(26),
+        "pointer": b"version https://git-lfs.github.com/spec/v1\n",
+    }.items():
+        write("program", name, content)
+
+
 def manifests():
     def manifest(
         step="1234",
@@ -316,5 +394,5 @@ def answers_of_s3():
 
 
 if __name__ == "__main__":
-    for make in (recipes, cifar10, jpegs, pngs, safetensors, manifests, texts, packed_files, tar_files, answers_of_s3):
+    for make in (recipes, cifar10, jpegs, pngs, safetensors, programs, manifests, texts, packed_files, tar_files, answers_of_s3):
         make()

@@ -44,6 +44,20 @@ std::string out_of_place(const std::string& target) {
   return find_operation(other) ? other : std::string();
 }
 
+/// relu_ and relu may call the same argument by different names.
+void become_out_of_place(ProgramNode& node) {
+  const std::string other = out_of_place(node.target);
+  const auto &before = find_operation(node.target)->schema().arguments(),
+             &after = find_operation(other)->schema().arguments();
+  for (auto& input : node.inputs)
+    for (size_t i = 0; i < std::min(before.size(), after.size()); ++i)
+      if (input.name == before[i].name()) {
+        input.name = after[i].name();
+        break;
+      }
+  node.target = other;
+}
+
 template <class Visit>
 void for_each_input(const ProgramNode& node, Visit visit) {
   for (const auto& input : node.inputs)
@@ -100,7 +114,7 @@ class Divider {
             value->index = now;
       const auto self = value_argument(node, "self");
       if (self && self->index == now && now == unit.input.index && aliasing_of(node.target) == Aliasing::writes) {
-        node.target = out_of_place(node.target);
+        become_out_of_place(node);
         now = node.outputs.front().values.front().index;
       }
     }

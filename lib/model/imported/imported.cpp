@@ -291,8 +291,7 @@ class Importer {
   }
 
   void build() {
-    InstructionSite site{
-        .path = source_.path, .device = builder_.device(), .tensors = {}, .operations = builder_.operations()};
+    InstructionSite site{.path = source_.path, .device = builder_.device(), .tensors = {}};
     const Order training = order_of_training(), evaluation = order_of_evaluation();
     for (size_t unit = 0; unit < units_.size(); ++unit)
       builder_.add<ImportedUnit>([&](ImportedUnit& made) {
@@ -381,42 +380,18 @@ class Importer {
     }
   }
 
-  /// Runs the graph once on shapes: what each unit returns, and its FLOPs.
+  /// What each unit returns, and its FLOPs.
   void measure() {
-    constexpr int64_t kSamples = 2;
-    InstructionSite site{.path = source_.path, .device = at::kMeta, .tensors = {}, .operations = builder_.operations()};
-    for (size_t i = 0; i < source_.graph.inputs.size(); ++i)
-      if (const int64_t value = source_.graph.inputs[i].index; source_.names.contains(value)) {
-        const StoredTensor& stored = source_.program.stored(source_.program.inputs()[i].name);
-        site.tensors[value] = at::empty(stored.sizes, at::TensorOptions(torch_type(stored.type)).device(at::kMeta));
-      }
-    const SampleShape sample =
-        input_.is_text() ? SampleShape{input_.tokens} : SampleShape{input_.channels, input_.height, input_.width};
-    SampleShape batch{kSamples};
-    batch.insert(batch.end(), sample.begin(), sample.end());
-    ProgramValues values(source_.graph.values.size());
-    values[static_cast<size_t>(source_.division.input.index)] =
-        at::empty(batch, at::TensorOptions(input_.is_text() ? at::kLong : at::kFloat).device(at::kMeta));
-    const at::NoGradGuard no_grad;
-    const ForwardContext context{.training = true};
-    shapes_.push_back(sample);
+    shapes_.push_back(input_.is_text() ? SampleShape{input_.tokens}
+                                       : SampleShape{input_.channels, input_.height, input_.width});
     for (const NodeRange& unit : units_) {
       double& flops = flops_.emplace_back(0);
-      for (size_t at = unit.first; at < unit.end; ++at) {
-        const ProgramNode& node = source_.graph.nodes[at];
-        const Instruction instruction = make_instruction(node, source_.graph, site);
-        try {
-          instruction.run(values, context);
-        } catch (const c10::Error& error) {
-          const std::string why = error.what_without_backtrace();
-          source_.refuse(fmt::format("{} in {} cannot compute: {}", node.target,
-                                     node.modules.empty() ? "the model itself" : node.modules.back(),
-                                     why.substr(0, why.find('\n'))));
-        }
-        flops += instruction.flops(values) / static_cast<double>(kSamples);
-      }
-      const at::Tensor output = values[static_cast<size_t>(unit.output.index)].toTensor();
-      shapes_.emplace_back(output.sizes().begin() + 1, output.sizes().end());
+      for (size_t at = unit.first; at < unit.end; ++at)
+        flops += flops_of(source_.graph.nodes[at], source_.graph).value_or(0);
+      SampleShape shape;
+      for (const ProgramSize& size : source_.tensor_of(unit.output).sizes)
+        shape.push_back(for_one_sample(size).value_or(0));
+      shapes_.emplace_back(shape.empty() ? shape.begin() : shape.begin() + 1, shape.end());
     }
   }
 
@@ -456,7 +431,7 @@ ProgramNotes program_notes(const ModelConfig& config) {
   for (const ProgramNode& node : source.graph.nodes) {
     const std::string where =
         fmt::format("{} in {}", node.target, node.modules.empty() ? "the model itself" : node.modules.back());
-    if (has_uncounted_product(node.target)) notes.uncounted.push_back(where);
+    if (!flops_of(node, source.graph)) notes.uncounted.push_back(where);
     if (draws(node)) notes.draws.push_back(where);
   }
   return notes;

@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 #include <set>
 
 namespace trainopt {
@@ -223,12 +224,12 @@ Instruction make_number_instruction(const ProgramNode& node, const ProgramGraph&
   const c10::Argument plain("", c10::NumberType::get());
   std::vector<Operand> inputs;
   for (const auto& input : node.inputs) inputs.push_back(operands.of(input.argument, plain));
-  return {.target = node.target, .run = [inputs, number, outputs = node.outputs](ProgramValues& values, const auto&) {
-            std::vector<c10::Scalar> numbers;
-            for (const Operand& input : inputs) numbers.push_back(input.get(values).toScalar());
-            std::vector<c10::IValue> results{number(numbers)};
-            store(outputs, results, values);
-          }};
+  return {.run = [inputs, number, outputs = node.outputs](ProgramValues& values, const auto&) {
+    std::vector<c10::Scalar> numbers;
+    for (const Operand& input : inputs) numbers.push_back(input.get(values).toScalar());
+    std::vector<c10::IValue> results{number(numbers)};
+    store(outputs, results, values);
+  }};
 }
 
 // Operations that draw.
@@ -318,58 +319,6 @@ bool is_alpha_dropout(std::string_view name) {
          name == "feature_alpha_dropout_";
 }
 
-// FLOPs.
-
-double elements(const c10::IValue& tensor) { return static_cast<double>(tensor.toTensor().numel()); }
-
-/// Counts a product's FLOPs from its inputs and its result.
-using Count = double (*)(const std::vector<c10::IValue>& inputs, const at::Tensor& result);
-double count_convolution(const std::vector<c10::IValue>& inputs, const at::Tensor& result) {
-  const at::Tensor weight = inputs[1].toTensor();  // out × in ÷ groups × kernel
-  return 2 * static_cast<double>(result.numel()) *
-         static_cast<double>(weight.numel() / std::max<int64_t>(1, weight.size(0)));
-}
-double count_product(const std::vector<c10::IValue>& inputs, const at::Tensor& result) {
-  return 2 * static_cast<double>(result.numel()) * static_cast<double>(inputs[0].toTensor().size(-1));
-}
-double count_added_product(const std::vector<c10::IValue>& inputs, const at::Tensor& result) {
-  return 2 * static_cast<double>(result.numel()) * static_cast<double>(inputs[1].toTensor().size(-1));
-}
-double count_attention(const std::vector<c10::IValue>& inputs, const at::Tensor& result) {
-  const at::Tensor query = inputs[0].toTensor(), key = inputs[1].toTensor();
-  return 2 * static_cast<double>(key.size(-2)) * (elements(query) + static_cast<double>(result.numel()));
-}
-
-const std::map<std::string_view, Count>& counted_products() {
-  static const std::map<std::string_view, Count> all = {{"conv1d", count_convolution},
-                                                        {"conv2d", count_convolution},
-                                                        {"conv3d", count_convolution},
-                                                        {"convolution", count_convolution},
-                                                        {"linear", count_product},
-                                                        {"mm", count_product},
-                                                        {"bmm", count_product},
-                                                        {"matmul", count_product},
-                                                        {"addmm", count_added_product},
-                                                        {"baddbmm", count_added_product},
-                                                        {"scaled_dot_product_attention", count_attention}};
-  return all;
-}
-
-constexpr std::array kUncountedProducts = {"einsum",
-                                           "tensordot",
-                                           "bilinear",
-                                           "lstm",
-                                           "gru",
-                                           "rnn_tanh",
-                                           "rnn_relu",
-                                           "conv_transpose1d",
-                                           "conv_transpose2d",
-                                           "conv_transpose3d",
-                                           "addbmm",
-                                           "chain_matmul",
-                                           "linalg_multi_dot",
-                                           "_grouped_mm"};
-
 /// The node's operation of the dispatcher. Throws UserError(checkpoint).
 c10::OperatorHandle operation_of(const ProgramNode& node, const InstructionSite& site) {
   constexpr std::string_view kPrefix = "torch.ops.";
@@ -402,17 +351,6 @@ std::optional<ProgramValue> value_argument(const ProgramNode& node, std::string_
   if (argument == nullptr || argument->is_list) return std::nullopt;
   const auto* value = std::get_if<ProgramValue>(&argument->items.front());
   return value == nullptr ? std::nullopt : std::optional(*value);
-}
-
-std::string_view aten_name(const std::string& target) {
-  constexpr std::string_view kPrefix = "torch.ops.aten.";
-  if (!target.starts_with(kPrefix)) return {};
-  const std::string_view rest = std::string_view(target).substr(kPrefix.size());
-  return rest.substr(0, rest.find('.'));
-}
-
-bool has_uncounted_product(const std::string& target) {
-  return std::find(kUncountedProducts.begin(), kUncountedProducts.end(), aten_name(target)) != kUncountedProducts.end();
 }
 
 bool draws(const ProgramNode& node) {
@@ -461,8 +399,7 @@ Instruction make_instruction(const ProgramNode& node, const ProgramGraph& graph,
     if (argument.name() == "cudnn_enabled" || argument.name() == "cudnn_enable") inputs.back() = {.constant = true};
     if (argument.name() == "pin_memory") inputs.back() = {};
   }
-  Instruction instruction{
-      .target = node.target, .module = node.modules.empty() ? std::string() : node.modules.back(), .run = {}};
+  Instruction instruction;
   const Outputs outputs = node.outputs;
   if (random && is_dropout(name)) {
     instruction.run =
@@ -495,11 +432,6 @@ Instruction make_instruction(const ProgramNode& node, const ProgramGraph& graph,
       store(outputs, stack, values);
     };
   }
-  if (const auto count = counted_products().find(name); count != counted_products().end())
-    instruction.flops = [gather, count = count->second, outputs](const ProgramValues& values) {
-      const int64_t result = outputs.front().values.front().index;
-      return count(gather(values), values[static_cast<size_t>(result)].toTensor());
-    };
   return instruction;
 }
 

@@ -2,8 +2,8 @@
 // computes the same operation of a Python program, so autograd, autocast and the meta device work as everywhere.
 #pragma once
 
-#include "model/operations.h"
-#include "model/program/program.h"
+#include "model/layers.h"
+#include "model/program/flops.h"
 
 #include <ATen/core/ivalue.h>
 
@@ -19,11 +19,8 @@ namespace trainopt {
 using ProgramValues = std::vector<c10::IValue>;
 
 struct Instruction {
-  std::string target, module;  ///< for messages
   std::function<void(ProgramValues&, const ForwardContext&)> run;
-  std::vector<int64_t> last_uses;  ///< values that no later instruction of the unit needs
-  /// Forward FLOPs, computed from the shapes of what run() has read and written; 0 for what only moves values.
-  std::function<double(const ProgramValues&)> flops = [](const ProgramValues&) { return 0.0; };
+  std::vector<int64_t> last_uses = {};  ///< values that no later instruction of the unit needs
 };
 
 /// What the instructions of a program have in common.
@@ -31,8 +28,6 @@ struct InstructionSite {
   std::string path;  ///< of the archive, for messages
   at::Device device;
   std::map<int64_t, at::Tensor> tensors;  ///< parameters, buffers and constants, by the value's index
-  std::shared_ptr<const Operations> operations;
-  bool training = true;  ///< false: draws are refused
 };
 
 /// Throws UserError(checkpoint) that names the operation and its module if this build has no such operation, or if it
@@ -41,14 +36,9 @@ Instruction make_instruction(const ProgramNode& node, const ProgramGraph& graph,
 
 /// Whether an operation draws random numbers when it runs with these arguments. Dropout of rate 0 does not.
 bool draws(const ProgramNode& node);
-/// Whether the operation has a matrix product whose FLOPs are not counted.
-bool has_uncounted_product(const std::string& target);
-
 /// The constant argument of this name; null if it has none.
 const ProgramItem* constant_argument(const ProgramNode& node, std::string_view name);
 /// The value given as the argument of this name; null if it is a constant or absent.
 std::optional<ProgramValue> value_argument(const ProgramNode& node, std::string_view name);
-/// "batch_norm" of "torch.ops.aten.batch_norm.default"; empty for what is no ATen operation.
-std::string_view aten_name(const std::string& target);
 
 }  // namespace trainopt

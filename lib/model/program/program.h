@@ -15,7 +15,7 @@
 
 namespace trainopt {
 
-/// A size of a tensor: a number, or a symbol such as s77 or an expression of symbols.
+/// A size of a tensor: a number, or an expression of symbols as sympy's srepr() writes it.
 using ProgramSize = std::variant<int64_t, std::string>;
 
 /// The types of elements, with the codes of the format.

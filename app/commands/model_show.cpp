@@ -1,0 +1,113 @@
+// trainopt model show: what an imported program contains.
+#include "app/commands.h"
+#include "base/print.h"
+#include "base/units.h"
+#include "model/imported/imported.h"
+#include "model/model.h"
+
+#include <CLI/CLI.hpp>
+#include <fmt/ranges.h>
+
+namespace trainopt {
+namespace {
+
+constexpr size_t kMostShown = 3;
+
+Json describe_program(const ModelConfig& config) {
+  const ProgramFacts facts = program_facts(config);
+  const ProgramNotes notes = program_notes(config);
+  const Model model = make_model(config, facts.input, at::kMeta, /*seed=*/0);
+  Json json = {{"path", config.path.value_or("")},
+               {"torch_version", facts.torch_version},
+               {"input", facts.input.is_text() ? Json{{"tokens", facts.input.tokens}}
+                                               : Json{{"channels", facts.input.channels},
+                                                      {"height", facts.input.height},
+                                                      {"width", facts.input.width}}},
+               {"outputs", facts.classes},
+               {"operations", facts.operations},
+               {"parameters", model.parameter_count()},
+               {"flops_per_sample", model.flops_per_sample()},
+               {"not_counted", notes.uncounted},
+               {"draws", notes.draws},
+               {"no_evaluation", why_not_evaluated(config)},
+               {"units", Json::array()}};
+  for (size_t unit = 0; unit < model.units().size(); ++unit) {
+    int64_t parameters = 0;
+    for (const auto& [name, tensor] : model.unit_state(unit))
+      if (tensor.requires_grad()) parameters += tensor.numel();
+    json["units"].push_back({{"name", model.units()[unit]->name()},
+                             {"parameters", parameters},
+                             {"flops_per_sample", model.unit_flops()[unit]},
+                             {"output", model.shapes()[unit + 1]}});
+  }
+  return json;
+}
+
+/// "3 of torch.ops.aten.dropout.default in layer1, …".
+std::string list_text(const Json& list) {
+  std::vector<std::string> shown;
+  for (const Json& each : list)
+    if (shown.size() < kMostShown) shown.push_back(each.get<std::string>());
+  std::string text = fmt::format("{}", fmt::join(shown, ", "));
+  if (list.size() > shown.size()) text += fmt::format(" and {} more", list.size() - shown.size());
+  return text;
+}
+
+std::string program_text(const Json& json) {
+  std::string text =
+      fmt::format("{}, saved by torch {}\n", json["path"].get<std::string>(), json["torch_version"].get<std::string>());
+  const auto line = [&](const std::string& name, const std::string& value) {
+    text += fmt::format("  {:<12} {}\n", name, value);
+  };
+  const Json& input = json["input"];
+  line("takes", input.contains("tokens") ? counted(input["tokens"].get<int64_t>(), "token")
+                                         : fmt::format("images of {}×{}×{}", input["channels"].get<int64_t>(),
+                                                       input["height"].get<int64_t>(), input["width"].get<int64_t>()));
+  line("returns", fmt::format("{} logits{}", with_commas(json["outputs"].get<int64_t>()),
+                              input.contains("tokens") ? " for each token" : ""));
+  line("parameters", with_commas(json["parameters"].get<int64_t>()));
+  line("operations", with_commas(json["operations"].get<int64_t>()));
+  line("forward", fmt::format("{:.4g} GFLOP a sample", json["flops_per_sample"].get<double>() * 1e-9));
+  if (!json["not_counted"].empty()) line("not counted", list_text(json["not_counted"]));
+  if (!json["draws"].empty()) line("draws", list_text(json["draws"]));
+  const auto& problem = json["no_evaluation"].get_ref<const std::string&>();
+  line("evaluation",
+       problem.empty() ? "the training graph, with dropout and the like turned off" : "not possible: " + problem);
+  text += fmt::format("\n  {:<36} {:>12} {:>8}  output\n", counted(static_cast<int64_t>(json["units"].size()), "unit"),
+                      "parameters", "GFLOP");
+  for (const Json& unit : json["units"])
+    text += fmt::format("  {:<36} {:>12} {:>8.3f}  {}\n", unit["name"].get<std::string>(),
+                        with_commas(unit["parameters"].get<int64_t>()), unit["flops_per_sample"].get<double>() * 1e-9,
+                        fmt::join(unit["output"].get<std::vector<int64_t>>(), "×"));
+  return text;
+}
+
+}  // namespace
+
+Command add_model_show(CLI::App& model) {
+  CLI::App* command = model.add_subcommand("show", "What a program that torch.export saved contains, and its units");
+  struct Options {
+    std::string path, program, units = "blocks";
+    bool json = false;
+  };
+  const auto options = std::make_shared<Options>();
+  command->add_option("file", options->path, "The .pt2 file")->required()->type_name("FILE");
+  command->add_option("--program", options->program, "Which program of the file, if it has several");
+  command->add_option("--units", options->units, "As model.units: blocks, layers, or a pattern of modules");
+  command->add_flag("--json", options->json, "Print one JSON object");
+  return [options](const CommandContext&) {
+    ModelConfig config;
+    config.name = ModelKind::exported;
+    config.path = options->path;
+    if (!options->program.empty()) config.program = options->program;
+    config.units = options->units;
+    const Json json = describe_program(config);
+    if (options->json)
+      print_json(json);
+    else
+      print_text(program_text(json));
+    return static_cast<int>(ExitCode::done);
+  };
+}
+
+}  // namespace trainopt
