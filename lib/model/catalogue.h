@@ -65,7 +65,10 @@ inline constexpr std::array kModels = {
                 .transformer = TransformerSize{12, 12, 768},
                 .options = {"size", "layers", "heads", "width", "context", "vocabulary", "dropout"}},
     ModelTraits{.kind = ModelKind::mlp, .word = "mlp", .options = {"num_classes", "hidden", "dropout"}},
-    ModelTraits{.kind = ModelKind::exported, .word = "exported", .from_file = true, .options = {"path", "program", "units"}}};
+    ModelTraits{.kind = ModelKind::exported,
+                .word = "exported",
+                .from_file = true,
+                .options = {"path", "program", "evaluation_path", "units", "context"}}};
 
 constexpr const ModelTraits& traits_of(ModelKind kind) {
   for (const ModelTraits& model : kModels)

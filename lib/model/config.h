@@ -33,7 +33,7 @@ struct ModelConfig {
   int64_t context = 1024, vocabulary = 50257;
   double dropout = 0.0;
   double stochastic_depth = 0.1;
-  std::optional<std::string> path = std::nullopt, program = std::nullopt;
+  std::optional<std::string> path = std::nullopt, program = std::nullopt, evaluation_path = std::nullopt;
   std::string units = "blocks";
   std::optional<std::string> weights = std::nullopt;
   bool replace_head = false;
@@ -74,8 +74,10 @@ void describe(V& v, ModelConfig& c) {
           "Values of a token, a multiple of heads; the blocks' MLPs are four times as wide. null: vit 192, gpt2 768.",
           in_range(1, 1e6), alias("hidden_dim", "hidden_size", "embed_dim", "n_embd"), {},
           only_for_models_with("width"));
-  v.field("context", c.context, "gpt2: tokens of a sample, and positions that the model knows.", in_range(1, 1 << 20),
-          alias("n_positions", "max_position_embeddings", "n_ctx", "block_size", "seq_len"), {},
+  v.field("context", c.context,
+          "gpt2: tokens of a sample, and positions that the model knows. exported: tokens of a sample, if the program "
+          "leaves them free.",
+          in_range(1, 1 << 20), alias("n_positions", "max_position_embeddings", "n_ctx", "block_size", "seq_len"), {},
           only_for_models_with("context"));
   v.field("vocabulary", c.vocabulary, "gpt2: number of different tokens.", in_range(2, 1 << 24), alias("vocab_size"),
           {}, only_for_models_with("vocabulary"));
@@ -92,6 +94,11 @@ void describe(V& v, ModelConfig& c) {
           {}, {}, only_for_models_with("path"));
   v.field("program", c.program, "exported: which program of the file. null: its only one.", any(), {}, {},
           only_for_models_with("program"));
+  v.field(
+      "evaluation_path", c.evaluation_path,
+      "exported: the same model exported after eval(), to evaluate with; it gets the weights that are trained. null: "
+      "the program itself with dropout and the like turned off.",
+      any(), {}, {}, only_for_models_with("evaluation_path"));
   v.field("units", c.units,
           "exported: where the network is divided for activation checkpointing, sharding and the like: blocks (after "
           "modules that consist of modules), layers (wherever one tensor is passed on), or a pattern with * and ? for "

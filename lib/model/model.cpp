@@ -172,6 +172,8 @@ Model make_model(const ModelConfig& config, const InputShape& input, at::Device 
       std::find_if(kBuilt.begin(), kBuilt.end(), [&](const auto& each) { return each.kind == config.name; });
   TRAINOPT_CHECK(built != kBuilt.end());
   Builder builder(device, seed, held);
+  builder.layers().draws =
+      config.dropout > 0 || (traits_of(config.name).has("stochastic_depth") && config.stochastic_depth > 0);
   built->build(builder, config, input);
   Model model(std::move(builder), sample_shape(input));
   if (config.weights && !device.is_meta()) model.load_weights(*config.weights, config.replace_head);

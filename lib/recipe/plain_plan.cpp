@@ -165,6 +165,17 @@ ModelNeeds needs_of(const ModelConfig& model) {
   return {.context = model.context, .vocabulary = model.vocabulary};
 }
 
+/// A program that was exported for texts of one length cannot read shorter ones.
+void check_padding(const DataConfig& data, const ModelConfig& model) {
+  if (!traits_of(model.name).from_file || !format_of(data.dataset).pads || data.padding == Padding::max) return;
+  const ProgramFacts facts = program_facts(model);
+  if (!facts.free_tokens)
+    throw UserError(fmt::format(
+        "{} takes texts of {} tokens and no shorter ones; set data.padding: max, or export it with a free second "
+        "dimension",
+        model.path.value_or(""), facts.input.tokens));
+}
+
 void check_classes(const DataSpec& data, const ModelConfig& model, int64_t model_classes) {
   const ImageDataset* images = data.images();
   if (images == nullptr || images->num_classes() <= model_classes) return;
@@ -271,6 +282,7 @@ Plan plain_plan(const Recipe& recipe, const Machine& machine, const RankPosition
   plan.data.accumulation = micro_batches;
   plan.loader.memory_limit = recipe.data.memory_limit.count;
   check_classes(plan.data, recipe.model, needs.num_classes);
+  check_padding(recipe.data, recipe.model);
   note_cut_documents(plan.data, plan.notes);
 
   require_samples_for_all(plan.data.schedule());

@@ -257,6 +257,8 @@ void check_pipeline(const Recipe& recipe, Problems& problems) {
     problems.push_back(
         {"parallel.pipeline.micro_batches",
          fmt::format("leaves less than the two samples that batch-norm needs: {} of {}", micro_batches, batch)});
+  if (traits_of(recipe.model.name).from_file)
+    problems.push_back({"parallel.pipeline.stages", "an exported program cannot be divided among ranks yet"});
   if (parallel.sharding_strategy != ShardingStrategy::none)
     problems.push_back({"parallel.sharding_strategy",
                         "a pipeline already divides the model; its replicas need sharding_strategy none"});
@@ -281,7 +283,9 @@ void check_parallel(const Recipe& recipe, const std::set<std::string>& changed, 
     problems.push_back({"parallel.wrap.min_parameters", "needs parallel.wrap.policy: size"});
   if (parallel.sync_batch_norm && !traits_of(recipe.model.name).batch_norm)
     problems.push_back({"parallel.sync_batch_norm",
-                        fmt::format("the {} has no batch-norm; remove this key", word_of(recipe.model.name))});
+                        traits_of(recipe.model.name).from_file
+                            ? "an exported program computes its batch-norm itself; remove this key"
+                            : fmt::format("the {} has no batch-norm; remove this key", word_of(recipe.model.name))});
   if (parallel.check_replicas_every > 0 &&
       (parallel.sharding_strategy == ShardingStrategy::zero3 || parallel.sharding_strategy == ShardingStrategy::hybrid))
     problems.push_back(

@@ -17,13 +17,15 @@ def save(model: nn.Module, example: torch.Tensor, path: Path) -> Path:
     return path
 
 
-def torchvision_model(name: str, **options):
+def torchvision_model(name: str, draws: bool = False, **options):
+    """`draws`: keep stochastic depth."""
+
     def make() -> nn.Module:
         import torchvision
 
         model = torchvision.models.get_model(name, num_classes=10, **options)
         for module in model.modules():
-            if isinstance(module, torchvision.ops.StochasticDepth):
+            if isinstance(module, torchvision.ops.StochasticDepth) and not draws:
                 module.p = 0.0
         return model
 

@@ -36,3 +36,63 @@ def test_losses_and_weights_are_those_of_pytorch(name, tmp_path):
     support.assert_close_columns(run.column("loss"), theirs, allowed, "loss")
     apart, where = exported.distance(run.weights(), model.state_dict())
     assert apart <= allowed, where
+
+
+def test_a_language_model_that_shares_its_embedding(tmp_path):
+    transformers = pytest.importorskip("transformers")
+    sizes = {"n_layer": 2, "n_head": 4, "n_embd": 48, "n_positions": 32, "vocab_size": support.VOCABULARY}
+    no_dropout = {"resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0}
+
+    class Logits(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.network = transformers.GPT2LMHeadModel(transformers.GPT2Config(**sizes, **no_dropout))
+
+        def forward(self, tokens):
+            mask = torch.ones(tokens.shape[1], tokens.shape[1], dtype=torch.bool).tril()[None, None]
+            positions = torch.arange(tokens.shape[1])[None]
+            return self.network(tokens, attention_mask=mask, position_ids=positions, use_cache=False).logits
+
+    torch.manual_seed(0)
+    model = Logits().train()
+    path = exported.save(model, torch.zeros(2, 32, dtype=torch.int64), tmp_path / "net.pt2")
+    tokens = str(support.write_tokens(tmp_path / "tokens.bin"))
+    content = exported.recipe(path, 0, data={"dataset": "tokens", "path": tokens, "batch_size": 4})
+    content["train"]["max_steps"] = 6
+    steps = support.export(tmp_path, content, 6)
+    theirs = exported.train(model, steps, exported.OPTIMIZER)
+    run = support.train(tmp_path, content)
+    support.assert_close_columns(run.column("loss"), theirs, 1e-5, "loss")
+    ours, state = run.weights(), model.state_dict()
+    assert "network.lm_head.weight" not in ours  # tied to the embedding
+    apart, where = exported.distance(ours, {name: state[name] for name in ours})
+    assert apart <= 1e-5, where
+
+
+EVALUATED = {
+    "stochastic depth, dropout": ("efficientnet_b0", {}),
+    "layer norm, stochastic depth": ("convnext_tiny", {}),
+    "attention, dropout": ("vit_b_16", {"image_size": 32, "dropout": 0.1, "attention_dropout": 0.1}),
+    "windows": ("swin_t", {}),
+    "batch-norm": ("resnet18", {}),
+}
+
+
+@pytest.mark.parametrize("name, options", EVALUATED.values(), ids=EVALUATED.keys())
+def test_evaluation_is_that_of_eval(name, options, tmp_path):
+    """Also after training with dropout, whose draws are trainopt's own: PyTorch evaluates the weights that result."""
+    model = exported.torchvision_model(name, draws=True, **options)().train()
+    path = exported.save(model, torch.randn(2, 3, 32, 32), tmp_path / "net.pt2")
+    folder = tmp_path / "data"
+    support.write_cifar10(folder, {"data_batch_1": 40, "test_batch": 30})
+    content = exported.recipe(path, 32)
+    content["data"] |= {"dataset": "cifar10", "path": str(folder), "transforms": [support.HALF]}
+    del content["data"]["size"]
+    content["train"]["max_steps"] = 3
+    run = support.train(tmp_path, content)
+    model.load_state_dict(run.weights())
+    images, labels = support.write_cifar10(tmp_path / "again", {"data_batch_1": 40, "test_batch": 30})["test_batch"]
+    with torch.no_grad():
+        outputs = model.eval()((torch.from_numpy(images).float() / 255 - 0.5) / 0.5)
+    theirs = torch.nn.functional.cross_entropy(outputs, torch.from_numpy(labels)).item()
+    assert run.summary["evaluation"]["loss"] == pytest.approx(theirs, rel=1e-5)

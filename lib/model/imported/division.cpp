@@ -188,16 +188,33 @@ size_t missing_in(const std::vector<std::string>& modules, const std::vector<std
   }));
 }
 
-bool wanted(const std::string& where, const std::vector<std::string>& before, const std::vector<std::string>& after) {
-  if (where == "layers") return true;
-  if (where == "blocks") return missing_in(before, after) > 1 || missing_in(after, before) > 1;
-  const auto only_in = [&](const auto& modules, const auto& other) {
+/// Chooses among the legal cuts.
+class Wanted {
+ public:
+  Wanted(std::string where, const std::vector<std::vector<std::string>>& modules) : where_(std::move(where)) {
+    for (const auto& of_node : modules)
+      for (size_t i = 0; i + 1 < of_node.size(); ++i) containers_.insert(of_node[i]);
+  }
+
+  /// `before` and `after`: the modules of the nodes on both sides.
+  bool operator()(const std::vector<std::string>& before, const std::vector<std::string>& after) const {
+    if (where_ == "layers") return true;
+    return has_end_of_unit(before, after) || has_end_of_unit(after, before);
+  }
+
+ private:
+  /// Whether one of the modules, but not of the others, is to be a unit.
+  bool has_end_of_unit(const std::vector<std::string>& modules, const std::vector<std::string>& others) const {
     return std::any_of(modules.begin(), modules.end(), [&](const std::string& module) {
-      return ::fnmatch(where.c_str(), module.c_str(), 0) == 0 && missing_in({module}, other) == 1;
+      const bool chosen =
+          where_ == "blocks" ? containers_.contains(module) : ::fnmatch(where_.c_str(), module.c_str(), 0) == 0;
+      return chosen && missing_in({module}, others) == 1;
     });
-  };
-  return only_in(before, after) || only_in(after, before);
-}
+  }
+
+  std::string where_;
+  std::set<std::string> containers_;  ///< modules that consist of modules
+};
 
 /// The innermost module around all nodes of a unit, or around its first one.
 std::string name_of(const NodeRange& unit, const std::vector<std::vector<std::string>>& modules) {
@@ -218,10 +235,11 @@ std::string name_of(const NodeRange& unit, const std::vector<std::vector<std::st
 std::vector<NodeRange> divide(ProgramGraph& graph, const DivisionInput& facts, const std::string& where) {
   Divider divider(graph, facts);
   const auto modules = modules_of(graph);
+  const Wanted wanted(where, modules);
   std::vector<NodeRange> units;
   NodeRange unit{.input = facts.input};
   for (size_t at = 1; at < graph.nodes.size(); ++at) {
-    if (!wanted(where, modules[at - 1], modules[at])) continue;
+    if (!wanted(modules[at - 1], modules[at])) continue;
     const ProgramValue passed = divider.passed_on_before(at);
     if (passed.index < 0) continue;
     unit.end = at;

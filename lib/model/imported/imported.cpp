@@ -61,8 +61,9 @@ at::Tensor read_tensor(const ProgramArchive& archive, const StoredTensor& stored
 
 /// A program, checked and ready to be divided.
 struct Source {
-  explicit Source(const ModelConfig& config)
-      : program(open_program(config.path.value_or(""), config.program)), path(program.archive().path().string()) {
+  explicit Source(const ModelConfig& config) : Source(config.path.value_or(""), config.program) {}
+  Source(const std::string& file, const std::optional<std::string>& name)
+      : program(open_program(file, name)), path(program.archive().path().string()) {
     try {
       graph = inlined(program.graph());
     } catch (const UserError& error) {
@@ -117,13 +118,20 @@ struct Source {
   }
 };
 
-InputShape shape_of(const Source& source) {
+/// The symbol of the tokens of a text, if their number is free; empty otherwise.
+std::string token_symbol(const Source& source) {
   const ProgramTensor& tensor = source.tensor_of(source.division.input);
+  return tensor.type == ProgramType::int64 && tensor.sizes.size() == 2 ? symbol_of(tensor.sizes[1]) : std::string();
+}
+
+InputShape shape_of(const Source& source, const ModelConfig& config) {
+  const ProgramTensor& tensor = source.tensor_of(source.division.input);
+  if (!token_symbol(source).empty()) return {.tokens = config.context};
   std::vector<int64_t> sizes;
   for (size_t i = 1; i < tensor.sizes.size(); ++i) {
     const auto* size = std::get_if<int64_t>(&tensor.sizes[i]);
     if (size == nullptr)
-      source.refuse("more than the batch of its input has a free size; export it with the first dimension free only");
+      source.refuse("its input has a free size besides the batch; export it with the first dimension free only");
     sizes.push_back(*size);
   }
   if (tensor.type == ProgramType::int64 && sizes.size() == 1) return {.tokens = sizes[0]};
@@ -174,15 +182,16 @@ std::map<std::string, ParameterKind> kinds_of(const Source& source) {
 /// One of the two lists of a unit.
 struct UnitProgram {
   std::vector<Instruction> instructions;
-  int64_t input = 0, output = 0;          ///< values by index
-  std::vector<int64_t> imports, exports;  ///< side values that it takes from earlier units, and leaves to later ones
+  size_t values = 0;              ///< of the whole program
+  int64_t input = 0, output = 0;  ///< values by index
+  std::vector<int64_t> imports = {},
+                       exports = {};  ///< side values that it takes from earlier units, and leaves to later ones
 };
 
 class ImportedUnit : public Unit {
  public:
   std::string name_;
   UnitProgram training, evaluation;
-  size_t values = 0;  ///< of the whole program
   SampleShape input_shape, output_shape;
   double flops_of_sample = 0;
   bool is_language_head = false;
@@ -193,7 +202,7 @@ class ImportedUnit : public Unit {
 
   at::Tensor forward(const at::Tensor& input, const ForwardContext& context) override {
     const UnitProgram& program = context.training ? training : evaluation;
-    ProgramValues all(values);
+    ProgramValues all(program.values);
     all[static_cast<size_t>(program.input)] = input;
     for (const int64_t each : program.imports)
       all[static_cast<size_t>(each)] = context.side->values[static_cast<size_t>(each)];
@@ -201,7 +210,7 @@ class ImportedUnit : public Unit {
       instruction.run(all, context);
       for (const int64_t used : instruction.last_uses) all[static_cast<size_t>(used)] = {};
     }
-    if (!program.exports.empty()) context.side->values.resize(values);
+    if (!program.exports.empty()) context.side->values.resize(program.values);
     for (const int64_t each : program.exports)
       context.side->values[static_cast<size_t>(each)] = all[static_cast<size_t>(each)];
     const at::Tensor output = all[static_cast<size_t>(program.output)].toTensor();
@@ -222,8 +231,9 @@ class ImportedUnit : public Unit {
 class Order {
  public:
   /// `nodes`: of the whole program, null where one is left out. `units`: the ranges, with input and output.
-  Order(std::vector<const ProgramNode*> nodes, const std::vector<NodeRange>& units, const std::set<int64_t>& given)
-      : nodes_(std::move(nodes)), units_(units) {
+  Order(std::vector<const ProgramNode*> nodes, const std::vector<NodeRange>& units, const std::set<int64_t>& given,
+        size_t values)
+      : nodes_(std::move(nodes)), units_(units), values_(values) {
     for (size_t unit = 0; unit < units.size(); ++unit)
       for (size_t at = units[unit].first; at < units[unit].end; ++at) {
         if (nodes_[at] == nullptr) continue;
@@ -236,11 +246,12 @@ class Order {
               used_in_[value->index].insert(unit);
             }
       }
+    for (const auto& [unit_and_value, at] : last_use_) last_of_[at].push_back(unit_and_value.second);
   }
 
   UnitProgram of(size_t unit, ProgramValue input, ProgramValue output, const ProgramValue& of_user,
                  const std::function<Instruction(const ProgramNode&)>& make) const {
-    UnitProgram program{.instructions = {}, .input = input.index, .output = output.index, .imports = {}, .exports = {}};
+    UnitProgram program{.instructions = {}, .values = values_, .input = input.index, .output = output.index};
     for (const auto& [value, users] : used_in_) {
       if (users.contains(unit) && value != input.index && !is_made_in(value, unit)) program.imports.push_back(value);
       // The user's input is there from the start, so the first unit leaves it to the others.
@@ -252,9 +263,9 @@ class Order {
     for (size_t at = units_[unit].first; at < units_[unit].end; ++at) {
       if (nodes_[at] == nullptr) continue;
       Instruction& added = program.instructions.emplace_back(make(*nodes_[at]));
-      for (const auto& [key, last] : last_use_)
-        if (key.first == unit && last == at && key.second != output.index && !contains(program.exports, key.second))
-          added.last_uses.push_back(key.second);
+      if (const auto last = last_of_.find(at); last != last_of_.end())
+        for (const int64_t value : last->second)
+          if (value != output.index && !contains(program.exports, value)) added.last_uses.push_back(value);
     }
     return program;
   }
@@ -276,8 +287,10 @@ class Order {
 
   std::vector<const ProgramNode*> nodes_;
   const std::vector<NodeRange>& units_;
+  size_t values_;
   std::map<int64_t, size_t> made_in_;
-  std::map<std::pair<size_t, int64_t>, size_t> last_use_;
+  std::map<std::pair<size_t, int64_t>, size_t> last_use_;  ///< the last node of a unit that uses a value
+  std::map<size_t, std::vector<int64_t>> last_of_;         ///< the same the other way round
   std::map<int64_t, std::set<size_t>> used_in_;
 };
 
@@ -286,12 +299,17 @@ class Importer {
   Importer(Builder& builder, const ModelConfig& config, const InputShape& input)
       : builder_(builder), source_(config), input_(input), kinds_(kinds_of(source_)) {
     units_ = divide(source_.graph, source_.division, config.units);
-    evaluation_ = evaluation_nodes(source_.graph, source_.names);
+    if (config.evaluation_path)
+      open_other(config);
+    else
+      evaluation_ = evaluation_nodes(source_.graph, source_.names);
     measure();
   }
 
   void build() {
     InstructionSite site{.path = source_.path, .device = builder_.device(), .tensors = {}};
+    builder_.layers().replaceable = false;
+    builder_.layers().draws = std::any_of(source_.graph.nodes.begin(), source_.graph.nodes.end(), draws);
     const Order training = order_of_training(), evaluation = order_of_evaluation();
     for (size_t unit = 0; unit < units_.size(); ++unit)
       builder_.add<ImportedUnit>([&](ImportedUnit& made) {
@@ -304,32 +322,91 @@ class Importer {
   Order order_of_training() const {
     std::vector<const ProgramNode*> nodes;
     for (const ProgramNode& node : source_.graph.nodes) nodes.push_back(&node);
-    return {nodes, units_, source_.division.given};
+    return {nodes, units_, source_.division.given, source_.graph.values.size()};
   }
   Order order_of_evaluation() {
     std::vector<const ProgramNode*> nodes;
+    if (other_) return {nodes, evaluated_units_, {}, 0};
     for (const auto& node : evaluation_.nodes) nodes.push_back(node ? &*node : nullptr);
     evaluated_units_ = units_;
     for (NodeRange& unit : evaluated_units_) {
       unit.input.index = evaluation_.same_as[static_cast<size_t>(unit.input.index)];
       unit.output.index = evaluation_.same_as[static_cast<size_t>(unit.output.index)];
     }
-    return {nodes, evaluated_units_, source_.division.given};
+    return {nodes, evaluated_units_, source_.division.given, source_.graph.values.size()};
   }
 
   void fill(ImportedUnit& made, size_t unit, const InstructionSite& site, const Order& training,
             const Order& evaluation) const {
     const auto make = [&](const ProgramNode& node) { return make_instruction(node, source_.graph, site); };
     made.name_ = units_[unit].name;
-    made.values = source_.graph.values.size();
     made.training = training.of(unit, units_[unit].input, units_[unit].output, source_.division.input, make);
-    if (evaluation_.problem.empty())
+    if (other_)
+      made.evaluation = by_other_program(unit, site);
+    else if (evaluation_.problem.empty())
       made.evaluation = evaluation.of(unit, evaluated_units_[unit].input, evaluated_units_[unit].output,
                                       source_.division.input, make);
     made.input_shape = shapes_[unit];
     made.output_shape = shapes_[unit + 1];
     made.flops_of_sample = flops_[unit];
     made.is_language_head = input_.is_text() && unit + 1 == units_.size();
+  }
+
+  /// The program of the evaluation must have the tensors of the training's.
+  void open_other(const ModelConfig& config) {
+    other_.emplace(*config.evaluation_path, config.program);
+    const auto state_of = [](const Source& source) {
+      std::map<std::string, std::pair<ProgramType, std::vector<int64_t>>> state;
+      for (const ProgramInput& input : source.program.inputs())
+        if (input.kind == ProgramInput::Kind::parameter || input.kind == ProgramInput::Kind::buffer) {
+          const StoredTensor& stored = source.program.stored(input.name);
+          state[input.name] = {stored.type, stored.sizes};
+        }
+      return state;
+    };
+    const auto trained = state_of(source_), evaluated = state_of(*other_);
+    for (const auto& [tensor, form] : trained)
+      if (const auto found = evaluated.find(tensor); found == evaluated.end() || found->second != form)
+        other_->refuse(
+            fmt::format("it is not the model of {}: {} is missing or has another shape or type", source_.path, tensor));
+    for (const auto& [tensor, form] : evaluated)
+      if (!trained.contains(tensor))
+        other_->refuse(fmt::format("it is not the model of {}, which has no {}", source_.path, tensor));
+    if (!(shape_of(*other_, config) == shape_of(source_, config)))
+      other_->refuse(fmt::format("it takes inputs of another shape than {}", source_.path));
+    for (const ProgramNode& node : other_->graph.nodes)
+      if (draws(node))
+        other_->refuse(fmt::format("{} in {} draws random numbers; export it after eval()", node.target,
+                                   node.modules.empty() ? "the model itself" : node.modules.back()));
+  }
+
+  /// The last unit evaluates the whole of the other program, and those before it pass the input on.
+  UnitProgram by_other_program(size_t unit, const InstructionSite& site) const {
+    const int64_t input = other_->division.input.index;
+    UnitProgram program{.instructions = {}, .values = other_->graph.values.size(), .input = input, .output = input};
+    if (unit + 1 < units_.size()) return program;
+    std::map<std::string, at::Tensor> tensors;
+    for (const auto& [value, tensor] : site.tensors) tensors.emplace(source_.names.at(value), tensor);
+    InstructionSite of_other{.path = other_->path, .device = site.device, .tensors = {}};
+    for (size_t i = 0; i < other_->graph.inputs.size(); ++i) {
+      const ProgramInput& each = other_->program.inputs()[i];
+      if (each.kind == ProgramInput::Kind::user) continue;
+      const bool own = each.kind == ProgramInput::Kind::constant || !tensors.contains(each.name);
+      of_other.tensors[other_->graph.inputs[i].index] =
+          own ? read_tensor(other_->program.archive(), other_->program.stored(each.name)).to(site.device)
+              : tensors.at(each.name);
+    }
+    NodeRange whole{.first = 0,
+                    .end = other_->graph.nodes.size(),
+                    .name = {},
+                    .input = other_->division.input,
+                    .output = std::get<ProgramValue>(other_->graph.outputs.front())};
+    std::vector<const ProgramNode*> nodes;
+    for (const ProgramNode& node : other_->graph.nodes) nodes.push_back(&node);
+    const std::vector<NodeRange> all{whole};
+    return Order(nodes, all, other_->division.given, program.values)
+        .of(0, whole.input, whole.output, whole.input,
+            [&](const ProgramNode& node) { return make_instruction(node, other_->graph, of_other); });
   }
 
   /// Creates, or finds in an earlier unit, what a unit computes with.
@@ -384,13 +461,15 @@ class Importer {
   void measure() {
     shapes_.push_back(input_.is_text() ? SampleShape{input_.tokens}
                                        : SampleShape{input_.channels, input_.height, input_.width});
+    SymbolValues symbols;
+    if (const std::string tokens = token_symbol(source_); !tokens.empty()) symbols[tokens] = input_.tokens;
     for (const NodeRange& unit : units_) {
       double& flops = flops_.emplace_back(0);
       for (size_t at = unit.first; at < unit.end; ++at)
-        flops += flops_of(source_.graph.nodes[at], source_.graph).value_or(0);
+        flops += flops_of(source_.graph.nodes[at], source_.graph, symbols).value_or(0);
       SampleShape shape;
       for (const ProgramSize& size : source_.tensor_of(unit.output).sizes)
-        shape.push_back(for_one_sample(size).value_or(0));
+        shape.push_back(for_one_sample(size, symbols).value_or(0));
       shapes_.emplace_back(shape.empty() ? shape.begin() : shape.begin() + 1, shape.end());
     }
   }
@@ -399,6 +478,7 @@ class Importer {
   Source source_;
   InputShape input_;
   std::map<std::string, ParameterKind> kinds_;
+  std::optional<Source> other_;  ///< the program of model.evaluation_path
   std::vector<NodeRange> units_, evaluated_units_;
   EvaluationNodes evaluation_;
   std::vector<SampleShape> shapes_;
@@ -413,14 +493,16 @@ class Importer {
 ProgramFacts program_facts(const ModelConfig& config) {
   const Source source(config);
   if (is_of_evaluation(source)) source.refuse("it was exported after eval(), so it cannot train; export model.train()");
-  const InputShape input = shape_of(source);
+  const InputShape input = shape_of(source, config);
   return {.input = input,
+          .free_tokens = !token_symbol(source).empty(),
           .classes = classes_of(source, input),
           .operations = static_cast<int64_t>(source.graph.nodes.size()),
           .torch_version = source.program.torch_version()};
 }
 
 std::string why_not_evaluated(const ModelConfig& config) {
+  if (config.evaluation_path) return {};  // building the model checks it
   const Source source(config);
   return evaluation_nodes(source.graph, source.names).problem;
 }
@@ -439,7 +521,8 @@ ProgramNotes program_notes(const ModelConfig& config) {
 
 void build_exported(Builder& builder, const ModelConfig& config, const InputShape& input) {
   const ProgramFacts facts = program_facts(config);
-  if (!(facts.input == input)) {
+  const bool same = facts.input.is_text() ? facts.input.tokens == input.tokens : facts.input == input;
+  if (!same) {
     const auto text = [](const InputShape& shape) {
       return shape.is_text() ? fmt::format("texts of {} tokens", shape.tokens)
                              : fmt::format("images of {}×{}×{}", shape.channels, shape.height, shape.width);

@@ -12,9 +12,10 @@ namespace trainopt {
 
 /// What a program takes and returns, known without libtorch's help.
 struct ProgramFacts {
-  InputShape input;        ///< one sample
-  int64_t classes = 0;     ///< size of the last dimension of what it returns: classes, or the vocabulary
-  int64_t operations = 0;  ///< nodes of the graph
+  InputShape input;          ///< one sample
+  bool free_tokens = false;  ///< texts may have any number of tokens; `input` has model.context
+  int64_t classes = 0;       ///< size of the last dimension of what it returns: classes, or the vocabulary
+  int64_t operations = 0;    ///< nodes of the graph
   std::string torch_version;
 };
 /// Throws UserError(checkpoint) that says in one sentence why the program cannot be trained here.

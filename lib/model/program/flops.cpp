@@ -7,10 +7,10 @@
 namespace trainopt {
 namespace {
 
-/// Reads expressions as sympy's srepr() writes them: Mul(Integer(4), Symbol('s77', integer=True)). Symbols are 1.
+/// Reads expressions as sympy's srepr() writes them: Mul(Integer(4), Symbol('s77', integer=True)).
 class Expression {
  public:
-  explicit Expression(std::string_view text) : text_(text) {}
+  Expression(std::string_view text, const SymbolValues& symbols) : text_(text), symbols_(symbols) {}
 
   std::optional<int64_t> value() {
     const auto all = term(0);
@@ -42,8 +42,10 @@ class Expression {
     const std::string_view function = name();
     if (!take('(')) return std::nullopt;
     if (function == "Symbol") {
+      const auto known = symbols_.find(symbol_of(std::string(text_.substr(at_))));
       at_ = std::min(text_.find(')', at_), text_.size());
-      return take(')') ? Value(1) : std::nullopt;
+      if (!take(')')) return std::nullopt;
+      return known == symbols_.end() ? 1 : known->second;
     }
     if (function == "Integer") {
       const Value number = integer();
@@ -80,18 +82,19 @@ class Expression {
   }
 
   std::string_view text_;
+  const SymbolValues& symbols_;
   size_t at_ = 0;
 };
 
 using Sizes = std::vector<double>;
 
-std::optional<Sizes> sizes_of(const ProgramGraph& graph, const ProgramValue& value) {
+std::optional<Sizes> sizes_of(const ProgramGraph& graph, const ProgramValue& value, const SymbolValues& symbols) {
   if (value.index < 0) return std::nullopt;
   const auto& tensor = graph.values[static_cast<size_t>(value.index)].tensor;
   if (!tensor) return std::nullopt;
   Sizes sizes;
   for (const ProgramSize& size : tensor->sizes) {
-    const auto number = for_one_sample(size);
+    const auto number = for_one_sample(size, symbols);
     if (!number) return std::nullopt;
     sizes.push_back(static_cast<double>(*number));
   }
@@ -157,9 +160,18 @@ constexpr std::array kProducts = {
 
 }  // namespace
 
-std::optional<int64_t> for_one_sample(const ProgramSize& size) {
+std::optional<int64_t> for_one_sample(const ProgramSize& size, const SymbolValues& symbols) {
   if (const auto* number = std::get_if<int64_t>(&size)) return *number;
-  return Expression(std::get<std::string>(size)).value();
+  return Expression(std::get<std::string>(size), symbols).value();
+}
+
+std::string symbol_of(const ProgramSize& size) {
+  const auto* text = std::get_if<std::string>(&size);
+  if (text == nullptr) return {};
+  const size_t prefix = text->starts_with("Symbol(") ? 7 : 0;
+  const size_t end = text->find('\'', prefix + 1);
+  return end == std::string::npos || (*text)[prefix] != '\'' ? std::string()
+                                                             : text->substr(prefix + 1, end - prefix - 1);
 }
 
 std::string_view aten_name(const std::string& target) {
@@ -169,7 +181,7 @@ std::string_view aten_name(const std::string& target) {
   return rest.substr(0, rest.find('.'));
 }
 
-std::optional<double> flops_of(const ProgramNode& node, const ProgramGraph& graph) {
+std::optional<double> flops_of(const ProgramNode& node, const ProgramGraph& graph, const SymbolValues& symbols) {
   const std::string_view name = aten_name(node.target);
   const auto row = std::find_if(kProducts.begin(), kProducts.end(), [&](const Row& each) { return each.name == name; });
   if (row == kProducts.end()) return 0;
@@ -178,11 +190,11 @@ std::optional<double> flops_of(const ProgramNode& node, const ProgramGraph& grap
   for (const auto& input : node.inputs)
     for (const ProgramItem& item : input.argument.items)
       if (const auto* value = std::get_if<ProgramValue>(&item); value && inputs.size() < row->inputs) {
-        auto sizes = sizes_of(graph, *value);
+        auto sizes = sizes_of(graph, *value, symbols);
         if (!sizes || sizes->empty()) return std::nullopt;
         inputs.push_back(*std::move(sizes));
       }
-  const auto result = sizes_of(graph, node.outputs.front().values.front());
+  const auto result = sizes_of(graph, node.outputs.front().values.front(), symbols);
   if (!result || inputs.size() < row->inputs) return std::nullopt;
   if (row->count == attention && inputs[1].size() < 2) return std::nullopt;
   return row->count(inputs, *result);

@@ -113,7 +113,7 @@ Outcome apply(Plan& plan, const Config& config) {
                                      word_of(plan.model.config.name), counted(config.every.value_or(1), "block")));
   double flops = 0;
   for (const size_t unit : chosen) flops += model.unit_flops()[unit];
-  const bool draws = plan.model.config.dropout > 0, selective = config.policy == Policy::selective;
+  const bool draws = plan.model.layers.draws, selective = config.policy == Policy::selective;
   plan.rewinds_random_state |= draws;
   plan.wrap_model.push_back([chosen, how = Recomputation{.keeps_products = selective, .draws = draws}](Model& built) {
     wrap_units(built, chosen, how);

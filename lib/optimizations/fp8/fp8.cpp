@@ -19,6 +19,7 @@ at::Tensor own_amax(const at::Tensor&, Operand, const at::Tensor& current, bool)
 std::string why_not(const Plan& plan) {
   if (plan.device.is_cuda() && plan.machine.sm < kFirstSm)
     return fmt::format("fp8 needs a GPU from sm_{}; this one is sm_{}", kFirstSm, plan.machine.sm);
+  if (!plan.model.layers.replaceable) return kNotReplaceable;
   const auto& layers = plan.model.layers.linears;
   if (std::any_of(layers.begin(), layers.end(), [](const LinearSize& layer) { return fits(layer.in, layer.out); }))
     return "";

@@ -120,6 +120,20 @@ Outcome apply_to_language_model(Plan& plan, const std::string& rows) {
       receipt_of_language);
 }
 
+void fuse_loss(Plan& plan) {
+  plan.task.fill("fused_kernels", "classification: cross entropy and its gradient in one pass",
+                 [](const BuildContext& context) {
+                   return std::make_unique<FusedClassificationTask>(context.plan.train.label_smoothing,
+                                                                    kernels_for(context.device).head);
+                 });
+}
+
+Outcome apply_to_program(Plan& plan) {
+  if (plan.model.input.is_text()) return Outcome::none(kNotReplaceable);
+  fuse_loss(plan);
+  return Outcome::applied(fmt::format("loss and its gradient in one pass; {}", kNotReplaceable), receipt_of_images);
+}
+
 }  // namespace
 
 void check(OptionChecks& checks) {
@@ -132,14 +146,11 @@ Outcome apply(Plan& plan) {
   // Not whether there is a GPU: plans are also made for other machines.
   if (plan.device.is_cuda() && !built_for_cuda())
     return Outcome::none("this build has no GPU kernels: it was configured with TRAINOPT_CUDA=OFF");
+  if (!plan.model.layers.replaceable) return apply_to_program(plan);
   speed_up_linear_layers(plan);
   const std::string rows = fuse_row_operations(plan);
   if (plan.model.input.is_text()) return apply_to_language_model(plan, rows);
-  plan.task.fill("fused_kernels", "classification: cross entropy and its gradient in one pass",
-                 [](const BuildContext& context) {
-                   return std::make_unique<FusedClassificationTask>(context.plan.train.label_smoothing,
-                                                                    kernels_for(context.device).head);
-                 });
+  fuse_loss(plan);
   if (plan.model.layers.batch_norms == 0)
     return Outcome::applied(rows.empty() ? fmt::format("loss and its gradient in one pass; the {} has no batch-norm",
                                                        word_of(plan.model.config.name))
