@@ -4,6 +4,7 @@
 #include "base/units.h"
 #include "model/imported/imported.h"
 #include "model/model.h"
+#include "recipe/plan_text.h"
 
 #include <CLI/CLI.hpp>
 #include <fmt/ranges.h>
@@ -67,18 +68,19 @@ std::string program_text(const Json& json) {
                               input.contains("tokens") ? " for each token" : ""));
   line("parameters", with_commas(json["parameters"].get<int64_t>()));
   line("operations", with_commas(json["operations"].get<int64_t>()));
-  line("forward", fmt::format("{:.4g} GFLOP a sample", json["flops_per_sample"].get<double>() * 1e-9));
+  line("forward", human_flops(json["flops_per_sample"].get<double>()) + " a sample");
   if (!json["not_counted"].empty()) line("not counted", list_text(json["not_counted"]));
   if (!json["draws"].empty()) line("draws", list_text(json["draws"]));
   const auto& problem = json["no_evaluation"].get_ref<const std::string&>();
   line("evaluation",
        problem.empty() ? "the training graph, with dropout and the like turned off" : "not possible: " + problem);
-  text += fmt::format("\n  {:<36} {:>12} {:>8}  output\n", counted(static_cast<int64_t>(json["units"].size()), "unit"),
-                      "parameters", "GFLOP");
+  text += fmt::format("\n  {:<36} {:>12} {:>13}  output\n", counted(static_cast<int64_t>(json["units"].size()), "unit"),
+                      "parameters", "forward");
   for (const Json& unit : json["units"])
-    text += fmt::format("  {:<36} {:>12} {:>8.3f}  {}\n", unit["name"].get<std::string>(),
-                        with_commas(unit["parameters"].get<int64_t>()), unit["flops_per_sample"].get<double>() * 1e-9,
-                        fmt::join(unit["output"].get<std::vector<int64_t>>(), "×"));
+    text +=
+        fmt::format("  {:<36} {:>12} {:>13}  {}\n", unit["name"].get<std::string>(),
+                    with_commas(unit["parameters"].get<int64_t>()), human_flops(unit["flops_per_sample"].get<double>()),
+                    fmt::join(unit["output"].get<std::vector<int64_t>>(), "×"));
   return text;
 }
 

@@ -42,12 +42,16 @@ Fact device_fact(const Plan& plan) {
            {"threads", threads}}};
 }
 
+}  // namespace
+
 std::string human_flops(double operations) {
   for (const auto& [unit, size] :
        {std::pair{"PFLOP", 1e15}, {"TFLOP", 1e12}, {"GFLOP", 1e9}, {"MFLOP", 1e6}, {"kFLOP", 1e3}})
     if (operations >= size) return fmt::format("{:.2f} {}", operations / size, unit);
   return fmt::format("{:.0f} FLOP", operations);
 }
+
+namespace {
 
 Fact model_fact(const ModelPlan& model) {
   const auto name = word_of(model.config.name);

@@ -12,6 +12,8 @@ namespace trainopt {
 /// effect.
 std::string plan_text(const Plan& plan);
 Json plan_json(const Plan& plan);
+/// "3.63 GFLOP".
+std::string human_flops(double operations);
 
 // The curve of a learning-rate schedule, for `plan --schedule`.
 

@@ -1,0 +1,89 @@
+"""Writes the programs of the tests in this folder, without what names the machine that they were made on.
+
+scripts/python test tests/unit/model/files/make_programs.py
+"""
+
+import json
+import zipfile
+from pathlib import Path
+
+import torch
+from torch import nn
+
+HERE = Path(__file__).parent
+
+
+class Block(nn.Module):
+    def __init__(self, channels):
+        super().__init__()
+        self.conv = nn.Conv2d(channels, channels, 3, padding=1, bias=False)
+        self.bn = nn.BatchNorm2d(channels)
+        self.relu = nn.ReLU(inplace=True)
+
+    def forward(self, x, scale):
+        return self.relu(x + self.bn(self.conv(x)) * scale)
+
+
+class Net(nn.Module):
+    """Two blocks that share a value without gradient, and dropout."""
+
+    def __init__(self):
+        super().__init__()
+        self.stem = nn.Conv2d(3, 8, 3, stride=2, padding=1)
+        self.blocks = nn.ModuleList([Block(8), Block(8)])
+        self.drop = nn.Dropout(0.25)
+        self.head = nn.Linear(8, 10)
+
+    def forward(self, x):
+        scale = torch.arange(1, 9).view(1, 8, 1, 1) * 0.125
+        x = self.stem(x)
+        for block in self.blocks:
+            x = block(x, scale)
+        return self.head(self.drop(x.mean((2, 3))))
+
+
+class Noisy(nn.Module):
+    """Draws also in evaluation."""
+
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(192, 10)
+
+    def forward(self, x):
+        x = x.flatten(1)
+        return self.fc(x + torch.rand_like(x))
+
+
+def write(name, model, example, dynamic=True):
+    shapes = ({0: torch.export.Dim("batch")},) if dynamic else None
+    whole = HERE / "whole.pt2"
+    torch.export.save(torch.export.export(model, (example,), dynamic_shapes=shapes), str(whole))
+    with zipfile.ZipFile(whole) as source, zipfile.ZipFile(HERE / f"{name}.pt2", "w") as out:
+        for member in source.namelist():
+            content, short = source.read(member), member.split("/", 1)[1]
+            if short.startswith(("data/sample_inputs", ".data")):
+                continue
+            if short == "models/model.json":
+                program = json.loads(content)
+                for node in program["graph_module"]["graph"]["nodes"]:
+                    modules = node["metadata"].get("nn_module_stack")
+                    node["metadata"] = {"nn_module_stack": modules} if modules else {}
+                program["guards_code"] = []
+                content = json.dumps(program)
+            out.writestr(zipfile.ZipInfo(f"{name}/{short}"), content)
+    whole.unlink()
+
+
+def main():
+    torch.manual_seed(0)
+    net, image = Net(), torch.randn(2, 3, 8, 8)
+    write("net", net.train(), image)
+    write("net-eval", net.eval(), image)
+    write("noisy", Noisy().train(), image)
+    drops = [nn.Dropout2d(0.25), nn.Dropout(0.5, inplace=True)]
+    write("drop", nn.Sequential(*drops, nn.Flatten(), nn.Linear(192, 192, bias=False)).train(), image)
+    write("fixed", nn.Sequential(nn.Flatten(), nn.Linear(192, 10)), image, dynamic=False)
+
+
+if __name__ == "__main__":
+    main()

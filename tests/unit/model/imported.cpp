@@ -1,0 +1,234 @@
+#include "model/imported/imported.h"
+
+#include "device/device.h"
+#include "device/tensor.h"
+#include "model/model.h"
+#include "model/program/archive.h"
+#include "support/catch.h"
+#include "support/temporary_folder.h"
+
+#include <ATen/Context.h>
+#include <caffe2/serialize/inline_container.h>
+
+#include <cmath>
+#include <fstream>
+
+using namespace trainopt;
+using Catch::Matchers::Contains;
+
+namespace {
+
+std::string file(const std::string& name) { return std::string(MODEL_FILES) + "/" + name + ".pt2"; }
+
+ModelConfig config_of(const std::string& path) {
+  ModelConfig config;
+  config.name = ModelKind::exported;
+  config.path = path;
+  return config;
+}
+
+Model model_of(const ModelConfig& config) {
+  return make_model(config, program_facts(config).input, at::kCPU, /*seed=*/0);
+}
+
+at::Tensor images(int64_t count, double scale) {
+  return at::arange(count * 192, at::kFloat).mul(scale).sin().view({count, 3, 8, 8});
+}
+
+ForwardContext training(uint64_t seed) { return {.training = true, .generator = make_generator(at::kCPU, seed)}; }
+
+std::vector<at::Tensor> gradients_of(const Model& model) {
+  std::vector<at::Tensor> all;
+  for (auto& [name, parameter] : model.parameters()) {
+    all.push_back(parameter.grad().clone());
+    at::Tensor tensor = parameter;
+    tensor.mutable_grad() = at::Tensor();
+  }
+  return all;
+}
+
+void check_refused(const std::string& path, const std::string& why) {
+  INFO(path);
+  try {
+    program_facts(config_of(path));
+    FAIL("not refused");
+  } catch (const UserError& error) {
+    CHECK(error.code() == ExitCode::checkpoint);
+    CHECK_THAT(error.what(), Contains(why));
+    CHECK(std::string_view(error.what()).find('\n') == std::string_view::npos);
+  }
+}
+
+void write(const std::filesystem::path& path, const std::string& content) {
+  std::ofstream(path, std::ios::binary) << content;
+}
+
+std::string content_of(const std::string& path) {
+  std::ifstream stream(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(stream), {}};
+}
+
+}  // namespace
+
+TEST_CASE("the archive's reader finds what libtorch's reader finds") {
+  for (const std::string name : {"net", "noisy", "drop"}) {
+    caffe2::serialize::PyTorchStreamReader theirs(file(name));
+    const ProgramArchive ours(file(name));
+    const auto members = theirs.getAllRecords();
+    CHECK(members.size() >= 7);
+    for (const std::string& member : members) {
+      const auto [data, size] = theirs.getRecord(member);
+      INFO(member);
+      CHECK(ours.text_of(member) == std::string(static_cast<const char*>(data.get()), size));
+    }
+  }
+}
+
+TEST_CASE("a program becomes a model of units with its own names") {
+  const ModelConfig config = config_of(file("net"));
+  const ProgramFacts facts = program_facts(config);
+  CHECK(facts.input == InputShape{.channels = 3, .height = 8, .width = 8});
+  CHECK(facts.classes == 10);
+  const Model model = model_of(config);
+  std::vector<std::string> units;
+  for (const auto& unit : model.units()) units.push_back(unit->name());
+  CHECK(units == std::vector<std::string>{"stem", "blocks.0", "blocks.1", "drop"});
+  CHECK(model.parameter_count() == 1498);
+  CHECK(model.output_shape() == SampleShape{10});
+  // Twice the multiply-adds of three convolutions and a linear layer.
+  CHECK(model.flops_per_sample() == 2 * (16 * 8 * 27 + 2 * 16 * 8 * 72 + 80));
+  std::vector<std::string> buffers;
+  for (const auto& [name, tensor] : model.buffers()) buffers.push_back(name);
+  CHECK(buffers == std::vector<std::string>{"blocks.0.bn.running_mean", "blocks.0.bn.running_var",
+                                            "blocks.0.bn.num_batches_tracked", "blocks.1.bn.running_mean",
+                                            "blocks.1.bn.running_var", "blocks.1.bn.num_batches_tracked"});
+  for (const auto& kind : model.parameter_kinds()) CHECK(kind != ParameterKind::embedding);
+  CHECK(std::ranges::count(model.parameter_kinds(), ParameterKind::norm) == 4);
+}
+
+TEST_CASE("units are blocks, layers, or the modules of a pattern") {
+  const auto count = [](const std::string& units) {
+    ModelConfig config = config_of(file("net"));
+    config.units = units;
+    return model_of(config).units().size();
+  };
+  CHECK(count("layers") > count("blocks"));
+  CHECK(count("blocks.*") == 3);
+  CHECK(count("nothing") == 1);
+}
+
+TEST_CASE("however it is divided, a program computes the same bits") {
+  std::vector<at::Tensor> outputs;
+  for (const char* units : {"blocks", "layers", "nothing"}) {
+    ModelConfig config = config_of(file("net"));
+    config.units = units;
+    Model model = model_of(config);
+    outputs.push_back(model.forward(images(4, 0.7), training(3)));
+    outputs.back().sum().backward();
+    for (const at::Tensor& gradient : gradients_of(model))
+      outputs.back() = at::cat({outputs.back().flatten(), gradient.flatten()});
+    outputs.push_back(model.forward(images(4, 0.7), {}));
+  }
+  for (size_t i = 2; i < outputs.size(); ++i) CHECK(at::equal(outputs[i].flatten(), outputs[i % 2].flatten()));
+}
+
+TEST_CASE("a unit leaves its input as it was, and each micro-batch has its own side values") {
+  Model model = model_of(config_of(file("net")));
+  const auto one = images(2, 0.3), other = images(4, 0.9);  // sizes differ, so a shared side value would not fit
+  std::vector<std::vector<at::Tensor>> alone;
+  for (const at::Tensor& batch : {one, other}) {
+    model.forward(batch, training(1)).square().sum().backward();
+    alone.push_back(gradients_of(model));
+  }
+  const at::Tensor first = model.forward(one, training(1)), second = model.forward(other, training(1));
+  first.square().sum().backward();
+  const auto of_first = gradients_of(model);
+  second.square().sum().backward();
+  const auto of_second = gradients_of(model);
+  for (size_t i = 0; i < of_first.size(); ++i) {
+    CHECK(at::equal(of_first[i], alone[0][i]));
+    CHECK(at::equal(of_second[i], alone[1][i]));
+  }
+}
+
+TEST_CASE("the turned program and the program of eval() evaluate alike") {
+  ModelConfig config = config_of(file("net"));
+  Model turned = model_of(config);
+  config.evaluation_path = file("net-eval");
+  Model other = model_of(config);
+  for (Model* model : {&turned, &other}) model->forward(images(8, 0.4), training(5));  // moves the statistics
+  const at::Tensor ours = turned.forward(images(3, 0.2), {}), theirs = other.forward(images(3, 0.2), {});
+  CHECK(at::equal(ours, theirs));
+  for (const auto& [name, buffer] : turned.buffers())
+    if (name.ends_with("num_batches_tracked")) CHECK(buffer.item<int64_t>() == 1);
+  config.evaluation_path = file("drop");
+  CHECK_THROWS_WITH(model_of(config), Contains("it is not the model of"));
+}
+
+TEST_CASE("a program that draws in evaluation too is not evaluated") {
+  CHECK(why_not_evaluated(config_of(file("net"))).empty());
+  CHECK_THAT(why_not_evaluated(config_of(file("noisy"))), Contains("rand_like") && Contains("draws random numbers"));
+}
+
+TEST_CASE("draws come from the trainer's generator") {
+  for (const char* name : {"net", "noisy", "drop"}) {
+    Model model = model_of(config_of(file(name)));
+    const at::Tensor input = images(4, 0.5);
+    at::manual_seed(1);  // of libtorch's own generator
+    const at::Tensor once = model.forward(input, training(7));
+    at::manual_seed(2);
+    CHECK(at::equal(model.forward(input, training(7)), once));
+    CHECK_FALSE(at::equal(model.forward(input, training(8)), once));
+  }
+}
+
+TEST_CASE("dropout keeps the mean, and drops channels or values at its rate") {
+  Model model = model_of(config_of(file("drop")));
+  const at::NoGradGuard no_grad;
+  for (auto& [name, parameter] : model.parameters()) at::Tensor(parameter).copy_(at::arange(192).unsqueeze(1).eq(at::arange(192)));
+  const ForwardContext context = training(11);
+  constexpr int64_t kDraws = 200;
+  at::Tensor sum = at::zeros({1}, at::kDouble), squares = at::zeros({1}, at::kDouble);
+  for (int64_t draw = 0; draw < kDraws; ++draw) {
+    const at::Tensor values = model.forward(at::ones({1, 3, 8, 8}), context).to(at::kDouble).view({3, 64});
+    for (int64_t channel = 0; channel < 3; ++channel) {
+      const at::Tensor of_channel = values[channel];
+      CHECK((of_channel.eq(0) | of_channel.sub(8.0 / 3).abs().lt(1e-6)).all().item<bool>());
+    }
+    sum += values.mean();
+    squares += values.square().mean();
+  }
+  // A value is 8/3 with probability 3/8: mean 1, variance 5/3. A channel of 64 values is dropped as a whole.
+  const double of_channels = std::sqrt((1 / 0.75 - 1) / (3.0 * kDraws) + (8.0 / 3 - 4.0 / 3) / (192.0 * kDraws));
+  CHECK(std::abs(sum.item<double>() / kDraws - 1) < 4 * of_channels);
+  CHECK(std::abs(squares.item<double>() / kDraws - 8.0 / 3) < 4 * (8.0 / 3) * of_channels);
+}
+
+TEST_CASE("what is no program of torch.export is refused in one sentence") {
+  const TemporaryFolder folder;
+  const auto path = [&](const char* name) { return (folder / name).string(); };
+  check_refused(path("absent.pt2"), "there is no such file");
+  check_refused(folder.path().string(), "it is no file");
+  write(path("pointer.pt2"), "version https://git-lfs.github.com/spec/v1\noid sha256:0\n");
+  check_refused(path("pointer.pt2"), "a pointer of Git LFS");
+  write(path("text.pt2"), "import torch\n");
+  check_refused(path("text.pt2"), "no ZIP archive");
+  const std::string whole = content_of(file("net"));
+  write(path("cut.pt2"), whole.substr(0, whole.size() / 2));
+  check_refused(path("cut.pt2"), "cut off or damaged");
+  std::string damaged = whole;
+  damaged[damaged.find("\"schema_version\"") + 3] ^= 1;
+  write(path("damaged.pt2"), damaged);
+  check_refused(path("damaged.pt2"), "is damaged");
+  check_refused(file("fixed"), "exactly 2");
+  check_refused(file("net-eval"), "exported after eval()");
+}
+
+TEST_CASE("every cut of a file is refused or is the whole") {
+  const TemporaryFolder folder;
+  const std::string whole = content_of(file("noisy"));
+  for (size_t size = 0; size < whole.size(); size += 97) {
+    write(folder / "cut.pt2", whole.substr(0, size));
+    CHECK_THROWS_AS(program_facts(config_of((folder / "cut.pt2").string())), UserError);
+  }
+}
