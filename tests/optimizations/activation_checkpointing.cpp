@@ -118,6 +118,17 @@ TEST_CASE("layers whose products are overwritten in place train the same bits") 
   check_same_bits(mlp, kSelective);
 }
 
+TEST_CASE("stochastic depth draws the same again") {
+  check_same_bits(with(resnet_recipe(),
+                       [](Recipe& r) {
+                         r.model = {.name = ModelKind::convnext_tiny, .stochastic_depth = 0.5};
+                         r.data.transforms = {ResizeConfig{.shorter_side = 32}, NormalizeConfig{}};
+                         r.data.batch_size = 4;
+                         r.train.max_steps = 2;
+                       }),
+                  kFull);
+}
+
 TEST_CASE("several ranks train the same bits, however they share the model") {
   for (const auto strategy : {ShardingStrategy::none, ShardingStrategy::zero2, ShardingStrategy::zero3})
     for (const Config& config : {kFull, Config{.units = {"transformer.embedding", "transformer.h.0", "lm_head"}}}) {

@@ -188,6 +188,12 @@ size_t missing_in(const std::vector<std::string>& modules, const std::vector<std
   }));
 }
 
+/// With / for dots, so that * in a pattern stands for one part of a name.
+std::string as_path(std::string name) {
+  std::replace(name.begin(), name.end(), '.', '/');
+  return name;
+}
+
 /// Chooses among the legal cuts.
 class Wanted {
  public:
@@ -206,8 +212,9 @@ class Wanted {
   /// Whether one of the modules, but not of the others, is to be a unit.
   bool has_end_of_unit(const std::vector<std::string>& modules, const std::vector<std::string>& others) const {
     return std::any_of(modules.begin(), modules.end(), [&](const std::string& module) {
-      const bool chosen =
-          where_ == "blocks" ? containers_.contains(module) : ::fnmatch(where_.c_str(), module.c_str(), 0) == 0;
+      const bool chosen = where_ == "blocks"
+                              ? containers_.contains(module)
+                              : ::fnmatch(as_path(where_).c_str(), as_path(module).c_str(), FNM_PATHNAME) == 0;
       return chosen && missing_in({module}, others) == 1;
     });
   }

@@ -61,7 +61,7 @@ def write(name, model, example, dynamic=True):
     with zipfile.ZipFile(whole) as source, zipfile.ZipFile(HERE / f"{name}.pt2", "w") as out:
         for member in source.namelist():
             content, short = source.read(member), member.split("/", 1)[1]
-            if short.startswith(("data/sample_inputs", ".data")):
+            if short.startswith(("data/sample_inputs", ".data/serialization_id")):
                 continue
             if short == "models/model.json":
                 program = json.loads(content)
