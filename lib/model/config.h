@@ -96,13 +96,11 @@ void describe(V& v, ModelConfig& c) {
           only_for_models_with("program"));
   v.field(
       "evaluation_path", c.evaluation_path,
-      "exported: the same model exported after eval(), to evaluate with; it gets the weights that are trained. null: "
-      "the program itself with dropout and the like turned off.",
+      "exported: the same model exported after eval(), to evaluate with. null: the program, without dropout and so on.",
       any(), {}, {}, only_for_models_with("evaluation_path"));
   v.field("units", c.units,
-          "exported: where the network is divided for activation checkpointing, sharding and the like: blocks (after "
-          "modules that consist of modules), layers (wherever one tensor is passed on), or a pattern with * and ? for "
-          "the names of the modules that are units.",
+          "exported: which parts are recomputed or sharded as one: blocks (modules that consist of modules), layers "
+          "(wherever one tensor is passed on), or a pattern with * and ? for the names of modules.",
           any(), {}, {}, only_for_models_with("units"));
   v.field("weights", c.weights,
           "Initial weights: a safetensors file with torchvision's parameter names, or Hugging Face's for gpt2.");

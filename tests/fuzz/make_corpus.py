@@ -171,7 +171,10 @@ def programs():
     """Programs of torch.export, as parts: see program.cpp."""
 
     def tensor(*sizes):
-        return {"dtype": 7, "sizes": [{"as_int": s} if isinstance(s, int) else {"as_expr": {"expr_str": s}} for s in sizes]}
+        def size(value):
+            return {"as_int": value} if isinstance(value, int) else {"as_expr": {"expr_str": value}}
+
+        return {"dtype": 7, "sizes": [size(value) for value in sizes]}
 
     def value(name):
         return {"as_tensor": {"name": name}}
@@ -205,9 +208,8 @@ def programs():
         return {"config": {"net.weight": {"path_name": "w", "use_pickle": False, "tensor_meta": meta} | more}}
 
     def parts(model, config, data=bytes(24)):
-        return b"\0".join([json.dumps(part).encode() if isinstance(part, dict) else part for part in (model, config)]) + (
-            b"\0" + data
-        )
+        texts = [json.dumps(part).encode() if isinstance(part, dict) else part for part in (model, config)]
+        return b"\0".join([*texts, data])
 
     linear = node("torch.ops.aten.linear.default", {"input": value("x"), "weight": value("p")}, value("y"))
     kinds = {
@@ -216,18 +218,19 @@ def programs():
         "as_device": {"type": "cpu", "index": None}, "as_sym_int": {"as_int": 4},
         "as_sym_ints": [{"as_int": 4}, {"as_name": "x"}], "as_optional_tensors": [{"as_none": True}, value("x")],
     }  # fmt: skip
-    every_kind = node("torch.ops.aten.any.default", {f"a{i}": {k: v} for i, (k, v) in enumerate(kinds.items())}, value("y"))
+    arguments = {f"a{i}": {kind: content} for i, (kind, content) in enumerate(kinds.items())}
+    every_kind = node("torch.ops.aten.any.default", arguments, value("y"))
     inner = {"as_graph": {"name": "g", "graph": graph([linear])}}
     wrap = "torch.ops.higher_order.wrap_with_set_grad_enabled"
     nested = node(wrap, {"": {"as_bool": False}, "g": inner, "p": value("p"), "x": value("x")}, value("y"))
     deep = graph([linear])
     for _ in range(12):
-        deep = graph([node(wrap, {"": {"as_bool": False}, "g": {"as_graph": {"name": "g", "graph": deep}}}, value("y"))])
+        deep = graph([node(wrap, {"g": {"as_graph": {"name": "g", "graph": deep}}}, value("y"))])
     for name, content in {
         "good": parts(program([linear]), weights()),
         "every_kind": parts(program([every_kind]), weights()),
         "nested": parts(program([nested]), weights()),
-        "nested_too_deep": parts(program([node(wrap, {"g": {"as_graph": {"name": "g", "graph": deep}}}, value("y"))]), weights()),
+        "nested_too_deep": parts(program(deep["nodes"]), weights()),
         "other_version": parts(program([linear], major=9), weights()),
         "used_before": parts(program([linear], inputs=("x",)), weights()),
         "defined_twice": parts(program([linear, linear]), weights()),
@@ -394,5 +397,6 @@ def answers_of_s3():
 
 
 if __name__ == "__main__":
-    for make in (recipes, cifar10, jpegs, pngs, safetensors, programs, manifests, texts, packed_files, tar_files, answers_of_s3):
+    images, others = (cifar10, jpegs, pngs), (texts, packed_files, tar_files, answers_of_s3)
+    for make in (recipes, *images, safetensors, programs, manifests, *others):
         make()

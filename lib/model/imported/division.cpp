@@ -35,7 +35,7 @@ Aliasing aliasing_of(const std::string& target) {
   return all;
 }
 
-/// The same operation out of place, "torch.ops.aten.relu.default" for relu_; empty: there is none.
+/// Finds the same operation out of place: "torch.ops.aten.relu.default" for relu_. Empty: there is none.
 std::string out_of_place(const std::string& target) {
   const size_t underscore = target.rfind("_.");
   if (underscore == std::string::npos) return {};

@@ -98,7 +98,7 @@ struct Source {
   Program program;
   std::string path;
   ProgramGraph graph;
-  std::map<int64_t, std::string> names;  ///< of parameters, buffers and constants, by the value's index
+  std::map<int64_t, std::string> names;  ///< parameters, buffers and constants, by the value's index
   DivisionInput division;
 
  private:
@@ -182,7 +182,7 @@ std::map<std::string, ParameterKind> kinds_of(const Source& source) {
 /// One of the two lists of a unit.
 struct UnitProgram {
   std::vector<Instruction> instructions;
-  size_t values = 0;              ///< of the whole program
+  size_t values = 0;              ///< how many the whole program has
   int64_t input = 0, output = 0;  ///< values by index
   std::vector<int64_t> imports = {},
                        exports = {};  ///< side values that it takes from earlier units, and leaves to later ones
@@ -290,7 +290,7 @@ class Order {
   size_t values_;
   std::map<int64_t, size_t> made_in_;
   std::map<std::pair<size_t, int64_t>, size_t> last_use_;  ///< the last node of a unit that uses a value
-  std::map<size_t, std::vector<int64_t>> last_of_;         ///< the same the other way round
+  std::map<size_t, std::vector<int64_t>> last_of_;         ///< the values that a node is the last to use
   std::map<int64_t, std::set<size_t>> used_in_;
 };
 

@@ -311,6 +311,8 @@ double rate_of(const ProgramNode& node, std::string_view name) {
   return 0;
 }
 
+constexpr std::string_view kAttention = "scaled_dot_product_attention";
+
 bool is_dropout(std::string_view name) {
   return name == "dropout" || name == "dropout_" || name == "feature_dropout" || name == "feature_dropout_";
 }
@@ -337,6 +339,39 @@ c10::OperatorHandle operation_of(const ProgramNode& node, const InstructionSite&
   refuse(site, node, "is an operation of another library, which this program does not have");
 }
 
+/// The node's operation, in the form that takes a generator if it draws and no code here draws for it.
+c10::OperatorHandle seeded_operation_of(const ProgramNode& node, const InstructionSite& site) {
+  c10::OperatorHandle operation = operation_of(node, site);
+  const std::string_view name = aten_name(node.target);
+  const bool own_draw = is_dropout(name) || name == kAttention;
+  if (!draws(node) || own_draw || takes_generator(operation)) return operation;
+  const auto other = with_generator(operation);
+  if (!other) refuse(site, node, "draws random numbers that no seed of this program determines");
+  return *other;
+}
+
+/// One operand for each argument of the operation, in its order.
+std::vector<Operand> operands_of(const ProgramNode& node, const c10::OperatorHandle& operation,
+                                 const ProgramGraph& graph, const InstructionSite& site) {
+  const Operands operands(node, graph, site);
+  std::vector<Operand> inputs;
+  for (const c10::Argument& argument : operation.schema().arguments()) {
+    const ProgramArgument* given = find_argument(node, argument.name());
+    if (given != nullptr)
+      inputs.push_back(operands.of(*given, argument));
+    else if (argument.default_value())
+      inputs.push_back({.constant = *argument.default_value()});
+    else if (argument.name() == "generator")
+      inputs.push_back({});
+    else
+      refuse(site, node, fmt::format("lacks its argument {}", argument.name()));
+    // False in a program that was exported without a GPU.
+    if (argument.name() == "cudnn_enabled" || argument.name() == "cudnn_enable") inputs.back() = {.constant = true};
+    if (argument.name() == "pin_memory") inputs.back() = {};
+  }
+  return inputs;
+}
+
 }  // namespace
 
 const ProgramItem* constant_argument(const ProgramNode& node, std::string_view name) {
@@ -360,7 +395,7 @@ bool draws(const ProgramNode& node) {
     const ProgramItem* train = constant_argument(node, "train");
     return train != nullptr && std::get_if<bool>(train) != nullptr && std::get<bool>(*train) && rate_of(node, "p") > 0;
   }
-  if (name == "scaled_dot_product_attention") return rate_of(node, "dropout_p") > 0;
+  if (name == kAttention) return rate_of(node, "dropout_p") > 0;
   std::string overload = node.target.substr(node.target.rfind('.') + 1);
   if (overload == "default") overload.clear();
   const auto found = c10::Dispatcher::singleton().findSchema({"aten::" + std::string(name), overload});
@@ -372,67 +407,42 @@ Instruction make_instruction(const ProgramNode& node, const ProgramGraph& graph,
   if (const auto number = numbers.find(node.target); number != numbers.end())
     return make_number_instruction(node, graph, site, number->second);
 
-  c10::OperatorHandle operation = operation_of(node, site);
+  const c10::OperatorHandle operation = seeded_operation_of(node, site);
+  const std::vector<Operand> inputs = operands_of(node, operation, graph, site);
   const bool random = draws(node);
   const std::string_view name = aten_name(node.target);
-  const bool own_draw = is_dropout(name) || name == "scaled_dot_product_attention";
-  if (random && !own_draw && !takes_generator(operation)) {
-    const auto other = with_generator(operation);
-    if (!other) refuse(site, node, "draws random numbers that no seed of this program determines");
-    operation = *other;
-  }
-  const Operands operands(node, graph, site);
-  std::vector<Operand> inputs;
-  size_t generator = operation.schema().arguments().size();
-  for (const c10::Argument& argument : operation.schema().arguments()) {
-    const ProgramArgument* given = find_argument(node, argument.name());
-    if (argument.name() == "generator") generator = inputs.size();
-    if (given != nullptr)
-      inputs.push_back(operands.of(*given, argument));
-    else if (argument.default_value())
-      inputs.push_back({.constant = *argument.default_value()});
-    else if (argument.name() == "generator")
-      inputs.push_back({});
-    else
-      refuse(site, node, fmt::format("lacks its argument {}", argument.name()));
-    // False in a program that was exported without a GPU.
-    if (argument.name() == "cudnn_enabled" || argument.name() == "cudnn_enable") inputs.back() = {.constant = true};
-    if (argument.name() == "pin_memory") inputs.back() = {};
-  }
-  Instruction instruction;
   const Outputs outputs = node.outputs;
-  if (random && is_dropout(name)) {
-    instruction.run =
-        dropout_of(inputs.front(), rate_of(node, "p"), name.ends_with('_'), name.starts_with("feature"), outputs);
-    return instruction;
-  }
+  if (random && is_dropout(name))
+    return {.run = dropout_of(inputs.front(), rate_of(node, "p"), name.ends_with('_'), name.starts_with("feature"),
+                              outputs)};
   const auto gather = [inputs](const ProgramValues& values) {
     std::vector<c10::IValue> stack;
     stack.reserve(inputs.size());
     for (const Operand& input : inputs) stack.push_back(input.get(values));
     return stack;
   };
-  if (random && name == "scaled_dot_product_attention") {
-    instruction.run = [gather, outputs, rate = rate_of(node, "dropout_p")](ProgramValues& values,
-                                                                           const ForwardContext& context) {
+  if (random && name == kAttention)
+    return {.run = [gather, outputs, rate = rate_of(node, "dropout_p")](ProgramValues& values,
+                                                                        const ForwardContext& context) {
       std::vector<c10::IValue> results{attention_with_dropout(gather(values), rate, context)};
       store(outputs, results, values);
-    };
-  } else {
-    const bool seeded = random && generator < inputs.size();
-    const bool no_gradients = node.no_gradients, no_autocast = node.no_autocast;
-    instruction.run = [=, device = site.device](ProgramValues& values, const ForwardContext& context) {
-      std::vector<c10::IValue> stack = gather(values);
-      if (seeded && context.generator) stack[generator] = *context.generator;
-      std::optional<at::NoGradGuard> without_gradients;
-      if (no_gradients) without_gradients.emplace();
-      std::optional<WithoutAutocast> without_autocast;
-      if (no_autocast) without_autocast.emplace(device.type());
-      operation.callBoxed(stack);
-      store(outputs, stack, values);
-    };
-  }
-  return instruction;
+    }};
+  const auto& arguments = operation.schema().arguments();
+  const auto generator =
+      std::find_if(arguments.begin(), arguments.end(), [](const auto& a) { return a.name() == "generator"; }) -
+      arguments.begin();
+  const bool seeded = random && takes_generator(operation);
+  return {.run = [=, device = site.device, no_gradients = node.no_gradients, no_autocast = node.no_autocast](
+                     ProgramValues& values, const ForwardContext& context) {
+    std::vector<c10::IValue> stack = gather(values);
+    if (seeded && context.generator) stack[static_cast<size_t>(generator)] = *context.generator;
+    std::optional<at::NoGradGuard> without_gradients;
+    if (no_gradients) without_gradients.emplace();
+    std::optional<WithoutAutocast> without_autocast;
+    if (no_autocast) without_autocast.emplace(device.type());
+    operation.callBoxed(stack);
+    store(outputs, stack, values);
+  }};
 }
 
 }  // namespace trainopt

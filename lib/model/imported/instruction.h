@@ -25,7 +25,7 @@ struct Instruction {
 
 /// What the instructions of a program have in common.
 struct InstructionSite {
-  std::string path;  ///< of the archive, for messages
+  std::string path;  ///< names the archive in messages
   at::Device device;
   std::map<int64_t, at::Tensor> tensors;  ///< parameters, buffers and constants, by the value's index
 };

@@ -92,8 +92,9 @@ class Inliner {
     if (node.target == kSetGradients) {
       region.no_gradients = !switches.front();
     } else if (switches.front()) {
-      throw UserError("it was exported under torch.autocast; export it without, and set optimizations.amp",
-                      ExitCode::checkpoint);
+      throw UserError(
+          "it was exported under torch.autocast; export it without, and choose mixed precision in the recipe",
+          ExitCode::checkpoint);
     } else {
       region.no_autocast = true;
     }

@@ -190,7 +190,7 @@ class GraphReader {
     return node;
   }
 
-  /// From "key,path,class;key,path,class;…".
+  /// The paths in "key,path,class;key,path,class;…".
   static std::vector<std::string> modules_from(const std::string& stack) {
     std::vector<std::string> modules;
     for (size_t at = 0; at < stack.size();) {

@@ -71,13 +71,13 @@ struct ProgramArgument {
 struct ProgramNode {
   std::string target;  ///< "torch.ops.aten.conv2d.default", "_operator.mul"
   struct Input {
-    std::string name;  ///< of the operation's parameter; empty: by place
+    std::string name;  ///< the operation's parameter; empty: by place
     ProgramArgument argument;
   };
   std::vector<Input> inputs;
   struct Output {
     bool is_list = false;
-    std::vector<ProgramValue> values;  ///< of index −1: unused
+    std::vector<ProgramValue> values;  ///< an index of −1: unused
   };
   std::vector<Output> outputs;
   bool no_gradients = false;  ///< runs under torch.no_grad

@@ -2,8 +2,11 @@
 
 #include "device/device.h"
 #include "device/tensor.h"
+#include "model/imported/division.h"
+#include "model/imported/evaluation.h"
 #include "model/model.h"
 #include "model/program/archive.h"
+#include "model/program/flops.h"
 #include "support/catch.h"
 #include "support/temporary_folder.h"
 
@@ -186,7 +189,8 @@ TEST_CASE("draws come from the trainer's generator") {
 TEST_CASE("dropout keeps the mean, and drops channels or values at its rate") {
   Model model = model_of(config_of(file("drop")));
   const at::NoGradGuard no_grad;
-  for (auto& [name, parameter] : model.parameters()) at::Tensor(parameter).copy_(at::arange(192).unsqueeze(1).eq(at::arange(192)));
+  for (auto& [name, parameter] : model.parameters())
+    at::Tensor(parameter).copy_(at::arange(192).unsqueeze(1).eq(at::arange(192)));
   const ForwardContext context = training(11);
   constexpr int64_t kDraws = 200;
   at::Tensor sum = at::zeros({1}, at::kDouble), squares = at::zeros({1}, at::kDouble);
@@ -232,4 +236,81 @@ TEST_CASE("every cut of a file is refused or is the whole") {
     write(folder / "cut.pt2", whole.substr(0, size));
     CHECK_THROWS_AS(program_facts(config_of((folder / "cut.pt2").string())), UserError);
   }
+}
+
+// Graphs made by hand: each node takes the value before it as "self" and makes the next one.
+namespace {
+
+struct HandMade {
+  std::string target;
+  std::map<std::string, ProgramItem> more = {};
+};
+
+ProgramGraph graph_of(const std::vector<HandMade>& nodes) {
+  const ProgramTensor batch{.type = ProgramType::float32, .sizes = {std::string("Symbol('s0')"), int64_t{4}}};
+  ProgramGraph graph;
+  graph.values.push_back({.name = "x", .tensor = batch});
+  graph.values.push_back({.name = "p", .tensor = batch});
+  graph.inputs = {{0}, {1}};
+  for (const HandMade& made : nodes) {
+    const bool first = graph.nodes.empty();
+    const auto before = static_cast<int64_t>(graph.values.size()) - 1;
+    ProgramNode node{.target = "torch.ops.aten." + made.target, .inputs = {}, .outputs = {}, .modules = {}};
+    node.inputs.push_back({.name = "self", .argument = {.items = {ProgramValue{first ? 0 : before}}}});
+    if (first) node.inputs.push_back({.name = "other", .argument = {.items = {ProgramValue{1}}}});
+    for (const auto& [name, item] : made.more) node.inputs.push_back({.name = name, .argument = {.items = {item}}});
+    graph.values.push_back({.name = fmt::format("v{}", graph.values.size()), .tensor = batch});
+    node.outputs.push_back({.values = {{before + 1}}});
+    node.modules = {fmt::format("m{}", graph.nodes.size())};
+    graph.nodes.push_back(std::move(node));
+  }
+  graph.outputs = {ProgramValue{static_cast<int64_t>(graph.values.size()) - 1}};
+  return graph;
+}
+
+size_t units_of(ProgramGraph& graph) {
+  return divide(graph, {.input = {0}, .trained = {1}, .given = {1}}, "layers").size();
+}
+
+}  // namespace
+
+TEST_CASE("a unit's input is not changed in place, and not through a view of it") {
+  ProgramGraph plain = graph_of({{"mul.Tensor"}, {"relu_.default"}, {"sigmoid.default"}});
+  CHECK(units_of(plain) == 3);
+  CHECK(plain.nodes[1].target == "torch.ops.aten.relu.default");
+  ProgramGraph viewed = graph_of({{"mul.Tensor"}, {"t.default"}, {"relu_.default"}});
+  CHECK(units_of(viewed) == 2);  // only after relu_'s input, the view, is its own unit's
+  CHECK(viewed.nodes[2].target == "torch.ops.aten.relu.default");
+  ProgramGraph used_later = graph_of({{"mul.Tensor"}, {"exp.default"}, {"mul.Tensor", {{"other", ProgramValue{2}}}}});
+  CHECK(units_of(used_later) == 2);  // not between exp and mul, where two tensors are alive
+}
+
+TEST_CASE("an embedding of tokens and other sizes than the batch's are no places to cut") {
+  ProgramGraph graph = graph_of({{"mul.Tensor"}, {"exp.default"}, {"sigmoid.default"}});
+  graph.values[2].tensor->sizes[0] = std::string("Mul(Integer(2), Symbol('s0'))");
+  CHECK(units_of(graph) == 2);
+}
+
+TEST_CASE("in evaluation dropout passes its input on, and what still draws is named") {
+  const ProgramGraph graph = graph_of({{"mul.Tensor"},
+                                       {"alpha_dropout.default", {{"p", 0.5}, {"train", true}}},
+                                       {"exp.default"},
+                                       {"bernoulli.default"}});
+  const EvaluationNodes found = evaluation_nodes(graph, {{1, "p"}});
+  CHECK(found.nodes[0].has_value());
+  CHECK_FALSE(found.nodes[1].has_value());
+  CHECK(found.same_as[3] == 2);
+  CHECK(std::get<ProgramValue>(found.nodes[2]->inputs[0].argument.items[0]).index == 2);
+  CHECK_THAT(found.problem, Contains("bernoulli") && Contains("m3"));
+}
+
+TEST_CASE("the FLOPs of a product follow from its shapes") {
+  ProgramGraph graph = graph_of({{"matmul.default"}});
+  CHECK(flops_of(graph.nodes[0], graph) == 2 * 4 * 4);
+  graph.values[0].tensor->sizes[0] = std::string("Add(Mul(Integer(3), Symbol('s0', integer=True)), Integer(-1))");
+  CHECK(for_one_sample(graph.values[0].tensor->sizes[0]) == 2);
+  CHECK(for_one_sample(graph.values[0].tensor->sizes[0], {{"s0", 5}}) == 14);
+  CHECK_FALSE(for_one_sample(ProgramSize(std::string("Pow(Symbol('s0'), Integer(2))"))));
+  graph.nodes[0].target = "torch.ops.aten.einsum.default";
+  CHECK_FALSE(flops_of(graph.nodes[0], graph));
 }
