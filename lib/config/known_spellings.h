@@ -75,6 +75,10 @@ inline constexpr auto kKnownSpellings = std::to_array<KnownSpelling>({
     {"arch", "model.name"},
     {"pretrained", "model.weights"},
     {"nclass", "model.num_classes"},
+    {"torch.export", "model.path"},
+    {"torch.jit", "model.path"},
+    {"torchscript", "model.path"},
+    {"torch.compile", "optimizations.fused_kernels"},
     // several ranks
     {"strategy", "parallel.sharding_strategy"},
     {"ddp", "parallel.sharding_strategy", "none"},

@@ -165,6 +165,31 @@ ModelNeeds needs_of(const ModelConfig& model) {
   return {.context = model.context, .vocabulary = model.vocabulary};
 }
 
+/// A program may have been exported for some sizes of batches only.
+void check_batches(const DataSpec& data, const ModelConfig& model, const char* key) {
+  if (!traits_of(model.name).from_file) return;
+  const ProgramFacts facts = program_facts(model);
+  const int64_t rest = data.drop_last ? 0 : data.samples() % data.batch_size;
+  for (const int64_t size : {data.batch_size, rest})
+    if (size > 0 && (size < facts.least_batch.value_or(1) || size > facts.largest_batch.value_or(size)))
+      throw UserError(fmt::format("{}: {} was exported for batches of {} to {} samples, and one has {}{}", key,
+                                  model.path.value_or(""), std::max<int64_t>(1, facts.least_batch.value_or(1)),
+                                  facts.largest_batch ? std::to_string(*facts.largest_batch) : "any number of", size,
+                                  size == rest ? "; the last of an epoch is short" : ""));
+}
+
+/// What a reader of the plan should know of a program.
+void note_program(const ModelConfig& model, bool evaluates, std::vector<std::string>& notes) {
+  if (!traits_of(model.name).from_file) return;
+  if (const auto uncounted = program_notes(model).uncounted; !uncounted.empty())
+    notes.push_back(fmt::format("the operations per sample leave out {}: {} and the like",
+                                counted(std::ssize(uncounted), "product"), uncounted.front()));
+  if (evaluates)
+    notes.push_back(model.evaluation_path
+                        ? fmt::format("evaluation runs the program in {}", *model.evaluation_path)
+                        : "evaluation runs the training program, with dropout and the like turned off");
+}
+
 /// A program that was exported for texts of one length cannot read shorter ones.
 void check_padding(const DataConfig& data, const ModelConfig& model) {
   if (!traits_of(model.name).from_file || !format_of(data.dataset).pads || data.padding == Padding::max) return;
@@ -251,6 +276,7 @@ std::optional<EvaluationPlan> evaluation_plan(const Recipe& recipe, const DataPl
   plan.data.transforms =
       recipe.evaluation.transforms ? *recipe.evaluation.transforms : evaluation_transforms(recipe.data.transforms);
   plan.data.accumulation = 1;
+  check_batches(plan.data, recipe.model, "evaluation.batch_size");
   check_size(plan.data, training);
   return plan;
 }
@@ -283,6 +309,7 @@ Plan plain_plan(const Recipe& recipe, const Machine& machine, const RankPosition
   plan.loader.memory_limit = recipe.data.memory_limit.count;
   check_classes(plan.data, recipe.model, needs.num_classes);
   check_padding(recipe.data, recipe.model);
+  check_batches(plan.data, recipe.model, "data.batch_size");
   note_cut_documents(plan.data, plan.notes);
 
   require_samples_for_all(plan.data.schedule());
@@ -293,6 +320,7 @@ Plan plain_plan(const Recipe& recipe, const Machine& machine, const RankPosition
   plan.parameter_settings = parameter_settings(recipe.optimizer, shapes);
   plan.optimizer_states = states_per_value(recipe.optimizer, shapes);
   plan.evaluation = evaluation_plan(recipe, plan.data, needs);
+  note_program(recipe.model, plan.evaluation.has_value(), plan.notes);
 
   plan.train = recipe.train;
   plan.scheduler = recipe.scheduler;

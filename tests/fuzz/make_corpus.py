@@ -203,7 +203,7 @@ def programs():
         return {"graph_module": module, "schema_version": {"major": major, "minor": 17}, "torch_version": "2.11.0"}
 
     def weights(sizes=(2, 3), strides=(3, 1), offset=0, **more):
-        meta = {"dtype": 7, "storage_offset": {"as_int": offset}}
+        meta = {"dtype": 7, "requires_grad": True, "storage_offset": {"as_int": offset}}
         meta |= {"sizes": [{"as_int": s} for s in sizes], "strides": [{"as_int": s} for s in strides]}
         return {"config": {"net.weight": {"path_name": "w", "use_pickle": False, "tensor_meta": meta} | more}}
 

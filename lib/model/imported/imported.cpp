@@ -79,6 +79,9 @@ struct Source {
     if (graph.outputs.size() != 1 || !std::holds_alternative<ProgramValue>(graph.outputs.front()))
       refuse(fmt::format("it returns {} values; it must return one tensor, the logits", graph.outputs.size()));
     if (graph.nodes.empty()) refuse("it computes nothing");
+    for (const ProgramNode& node : graph.nodes)
+      if (const auto self = value_argument(node, "self"); self && changes_in_place(node.target))
+        changed.insert(self->index);
   }
 
   [[noreturn]] void refuse(const std::string& why) const {
@@ -86,7 +89,8 @@ struct Source {
   }
 
   bool is_trained(const ProgramInput& input) const {
-    return input.kind == ProgramInput::Kind::parameter && is_floating(program.stored(input.name).type);
+    return input.kind == ProgramInput::Kind::parameter && is_floating(program.stored(input.name).type) &&
+           program.stored(input.name).requires_gradient;
   }
 
   const ProgramTensor& tensor_of(const ProgramValue& value) const {
@@ -99,6 +103,7 @@ struct Source {
   std::string path;
   ProgramGraph graph;
   std::map<int64_t, std::string> names;  ///< parameters, buffers and constants, by the value's index
+  std::set<int64_t> changed;             ///< values that an operation changes in place
   DivisionInput division;
 
  private:
@@ -428,8 +433,9 @@ class Importer {
   void create(size_t unit, const ProgramInput& input, int64_t value, InstructionSite& site) {
     const StoredTensor& stored = source_.program.stored(input.name);
     const auto known = site.tensors.find(value);
-    const bool state =
-        input.kind == ProgramInput::Kind::parameter || (input.kind == ProgramInput::Kind::buffer && input.persistent);
+    // What the graph changes is state, also if its model did not save it.
+    const bool state = input.kind == ProgramInput::Kind::parameter || source_.changed.contains(value) ||
+                       (input.kind == ProgramInput::Kind::buffer && input.persistent);
     const auto read = [&] { return read_tensor(source_.program.archive(), stored); };
     if (known != site.tensors.end()) {
       if (source_.is_trained(input)) builder_.shared(names_[value]);
@@ -493,10 +499,15 @@ class Importer {
 ProgramFacts program_facts(const ModelConfig& config) {
   const Source source(config);
   if (is_of_evaluation(source)) source.refuse("it was exported after eval(), so it cannot train; export model.train()");
+  if (source.division.trained.empty()) source.refuse("it has no parameter that is trained");
   const InputShape input = shape_of(source, config);
+  const auto [least, largest] =
+      source.program.range_of(symbol_of(source.tensor_of(source.division.input).sizes.front()));
   return {.input = input,
           .free_tokens = !token_symbol(source).empty(),
           .classes = classes_of(source, input),
+          .least_batch = least,
+          .largest_batch = largest,
           .operations = static_cast<int64_t>(source.graph.nodes.size()),
           .torch_version = source.program.torch_version()};
 }

@@ -5,6 +5,7 @@
 #include "model/builder.h"
 #include "model/config.h"
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,7 +16,8 @@ struct ProgramFacts {
   InputShape input;          ///< one sample
   bool free_tokens = false;  ///< texts may have any number of tokens; `input` has model.context
   int64_t classes = 0;       ///< size of the last dimension of what it returns: classes, or the vocabulary
-  int64_t operations = 0;    ///< nodes of the graph
+  std::optional<int64_t> least_batch, largest_batch;  ///< null: any
+  int64_t operations = 0;                             ///< nodes of the graph
   std::string torch_version;
 };
 /// Throws UserError(checkpoint) that says in one sentence why the program cannot be trained here.

@@ -388,6 +388,16 @@ std::optional<ProgramValue> value_argument(const ProgramNode& node, std::string_
   return value == nullptr ? std::nullopt : std::optional(*value);
 }
 
+bool changes_in_place(const std::string& target) {
+  std::string overload = target.substr(target.rfind('.') + 1);
+  if (overload == "default") overload.clear();
+  const auto found = c10::Dispatcher::singleton().findSchema({"aten::" + std::string(aten_name(target)), overload});
+  if (!found) return false;
+  const auto& arguments = found->schema().arguments();
+  return std::any_of(arguments.begin(), arguments.end(),
+                     [](const auto& a) { return a.alias_info() != nullptr && a.alias_info()->isWrite(); });
+}
+
 bool draws(const ProgramNode& node) {
   const std::string_view name = aten_name(node.target);
   if (name.empty()) return false;

@@ -242,10 +242,15 @@ StoredTensor stored_from(const std::string& name, const Json& json, const std::s
   for (const Json& size : meta.at("sizes")) tensor.sizes.push_back(number_from(size));
   for (const Json& stride : meta.at("strides")) tensor.strides.push_back(number_from(stride));
   tensor.offset = number_from(meta.at("storage_offset"));
+  tensor.requires_gradient = meta.at("requires_grad").get<bool>();
   if (tensor.sizes.size() != tensor.strides.size() || tensor.sizes.size() > 64 ||
       !is_within(tensor, archive.size_of(tensor.member) / static_cast<uint64_t>(bytes_of(*type))))
     damaged(fmt::format("{} does not lie within its member of the archive", name));
   return tensor;
+}
+
+std::optional<int64_t> bound_from(const Json& json) {
+  return json.is_number_integer() ? std::optional(json.get<int64_t>()) : std::nullopt;
 }
 
 ProgramInput input_from(const Json& json) {
@@ -305,6 +310,9 @@ Program::Program(std::shared_ptr<const ProgramArchive> archive, const std::optio
             "its program returns the buffers that it changes, as run_decompositions() makes it; save what "
             "torch.export.export returned");
     graph_ = GraphReader().read(module.at("graph"));
+    if (const auto ranges = json.find("range_constraints"); ranges != json.end())
+      for (const auto& [symbol, range] : ranges->items())
+        ranges_[symbol] = {bound_from(range.at("min_val")), bound_from(range.at("max_val"))};
     for (const Json& input : signature.at("input_specs")) inputs_.push_back(input_from(input));
     if (inputs_.size() != graph_.inputs.size()) damaged("its program's inputs and their descriptions differ in number");
     for (const auto& [folder, config] :
@@ -323,6 +331,11 @@ Program::Program(std::shared_ptr<const ProgramArchive> archive, const std::optio
     if (std::string_view(error.what()).starts_with(archive_->path().string())) throw;
     archive_->refuse(error.what());
   }
+}
+
+Program::Range Program::range_of(const std::string& symbol) const {
+  const auto range = ranges_.find(symbol);
+  return range == ranges_.end() ? Range() : range->second;
 }
 
 const StoredTensor& Program::stored(const std::string& name) const {

@@ -103,6 +103,7 @@ struct StoredTensor {
   ProgramType type;
   std::vector<int64_t> sizes, strides;
   int64_t offset = 0;  ///< in elements
+  bool requires_gradient = false;
 };
 
 /// What an input of the graph is.
@@ -124,12 +125,18 @@ class Program {
   const std::vector<ProgramInput>& inputs() const { return inputs_; }  ///< one for each of graph().inputs
   const StoredTensor& stored(const std::string& name) const;           ///< a parameter's, buffer's or constant's tensor
   const std::string& torch_version() const { return torch_version_; }
+  /// The least and the largest value that the program allows a symbol; it has none of either if it allows all.
+  struct Range {
+    std::optional<int64_t> least, largest;
+  };
+  Range range_of(const std::string& symbol) const;
 
  private:
   std::shared_ptr<const ProgramArchive> archive_;
   ProgramGraph graph_;
   std::vector<ProgramInput> inputs_;
   std::map<std::string, StoredTensor> stored_;
+  std::map<std::string, Range> ranges_;
   std::string torch_version_;
 };
 
