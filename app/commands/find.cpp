@@ -159,6 +159,7 @@ class BatchFinder {
   /// nullopt: a signal or the budget ended the run, which says nothing about the size.
   std::optional<SizeRun> measure(int64_t batch, double seconds) {
     SizeRun run{.batch = batch, .forecast_bytes = forecast(batch)};
+    if (run.forecast_bytes == 0) run.forecast_bytes.reset();  // there is none
     const fs::path folder = folder_ / fmt::format("batch-{}-{}", batch, ++number_);
     status_.now(fmt::format("a batch of {}, for {:.0f} s", batch, seconds));
     create_folders(folder);

@@ -163,6 +163,11 @@ std::vector<OptionHelp> options_under(const std::vector<OptionHelp>& options, co
       found.push_back(option);
   }
   if (!found.empty()) return found;
+  const auto is_elsewhere = [&](const std::string& name) { return folded(name) == folded(key); };
+  std::copy_if(options.begin(), options.end(), std::back_inserter(found), [&](const OptionHelp& option) {
+    return std::any_of(option.elsewhere.begin(), option.elsewhere.end(), is_elsewhere);
+  });
+  if (!found.empty()) return found;
   if (key.find('.') == std::string::npos)
     std::copy_if(options.begin(), options.end(), std::back_inserter(found),
                  [word = folded(key)](const OptionHelp& option) { return mentions(option, word); });

@@ -100,7 +100,7 @@ void describe(V& v, ModelConfig& c) {
       any(), {}, {}, only_for_models_with("evaluation_path"));
   v.field("units", c.units,
           "exported: which parts are recomputed or sharded as one: blocks (modules that consist of modules), layers "
-          "(wherever one tensor is passed on), or a pattern with * and ? for the names of modules.",
+          "(wherever one tensor is passed on), or a pattern with * and ? (not dots) for the names of modules.",
           any(), {}, {}, only_for_models_with("units"));
   v.field("weights", c.weights,
           "Initial weights: a safetensors file with torchvision's parameter names, or Hugging Face's for gpt2.");

@@ -75,6 +75,7 @@ SampleShape Linear::shape_after(const SampleShape& input, double& flops) const {
 
 at::Tensor dropout(const at::Tensor& input, double rate, const ForwardContext& context) {
   if (!context.training || rate == 0) return input;
+  if (rate == 1) return input * 0;
   const at::Tensor mask = at::empty_like(input).bernoulli_(1 - rate, context.generator);
   return at::mul(input, mask).div_(1 - rate);  // scaled last: a 16-bit mask would round 1 / (1 - rate)
 }

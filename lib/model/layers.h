@@ -72,7 +72,7 @@ class Linear {
 
 // Dropout that draws from the trainer's generator.
 
-/// torch's dropout: in training, sets each value to 0 with the probability `rate`, which is below 1, and divides the
+/// torch's dropout: in training, sets each value to 0 with the probability `rate`, and divides the
 /// others by 1 - rate. Otherwise, and at rate 0, returns `input`.
 at::Tensor dropout(const at::Tensor& input, double rate, const ForwardContext& context);
 

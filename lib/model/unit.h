@@ -40,6 +40,9 @@ class Unit {
   /// Whether the output is a sum to which the unit's last matrix product is added, perhaps after dropout. No backward
   /// then needs that product's value, and a repeated forward need not compute it.
   virtual bool ends_in_sum() const { return false; }
+  /// Whether a repeated forward would compute otherwise, because the first one changed buffers that it also reads.
+  /// Batch-norm's statistics are not among them: in training they are only written.
+  virtual bool reads_what_it_changes() const { return false; }
 };
 
 /// A unit around another one. Derived classes only override forward().
@@ -54,6 +57,7 @@ class WrappedUnit : public Unit {
     return inner_->shape_after(input, flops);
   }
   bool ends_in_sum() const override { return inner_->ends_in_sum(); }
+  bool reads_what_it_changes() const override { return inner_->reads_what_it_changes(); }
 
  protected:
   std::unique_ptr<Unit> inner_;

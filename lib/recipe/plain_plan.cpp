@@ -182,8 +182,8 @@ void check_batches(const DataSpec& data, const ModelConfig& model, const char* k
 void note_program(const ModelConfig& model, bool evaluates, std::vector<std::string>& notes) {
   if (!traits_of(model.name).from_file) return;
   if (const auto uncounted = program_notes(model).uncounted; !uncounted.empty())
-    notes.push_back(fmt::format("the operations per sample leave out {}: {} and the like",
-                                counted(std::ssize(uncounted), "product"), uncounted.front()));
+    notes.push_back(fmt::format("the operations per sample leave out {}, such as {}",
+                                counted(std::ssize(uncounted), "operation"), uncounted.front()));
   if (evaluates)
     notes.push_back(model.evaluation_path
                         ? fmt::format("evaluation runs the program in {}", *model.evaluation_path)
@@ -248,7 +248,8 @@ void require_evaluation(const ModelConfig& model) {
   if (!traits_of(model.name).from_file) return;
   const std::string why_not = why_not_evaluated(model);
   if (!why_not.empty())
-    throw UserError(fmt::format("{} cannot be evaluated: {}; leave evaluation.path out, or export a model without this",
+    throw UserError(fmt::format("{} cannot be evaluated: {}; set model.evaluation_path to the same model exported "
+                                "after eval(), or evaluation.at_end: false",
                                 model.path.value_or(""), why_not),
                     ExitCode::checkpoint);
 }
@@ -268,7 +269,7 @@ std::optional<EvaluationPlan> evaluation_plan(const Recipe& recipe, const DataPl
   EvaluationPlan plan{
       .every_n_steps = recipe.evaluation.every_n_steps, .at_end = recipe.evaluation.at_end, .data = training};
   plan.data.dataset = std::move(dataset);
-  require_evaluation(recipe.model);
+  if (plan.every_n_steps || plan.at_end) require_evaluation(recipe.model);
   check_classes(plan.data, recipe.model, needs.num_classes);
   plan.data.shuffle = false;
   plan.data.drop_last = false;

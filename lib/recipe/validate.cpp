@@ -273,6 +273,12 @@ void check_parallel(const Recipe& recipe, const std::set<std::string>& changed, 
   const ParallelConfig& parallel = recipe.parallel;
   const bool sharded = parallel.sharding_strategy != ShardingStrategy::none,
              stale = parallel.async_updates.staleness > 0;
+  const bool gathers =
+      parallel.sharding_strategy == ShardingStrategy::zero3 || parallel.sharding_strategy == ShardingStrategy::hybrid;
+  if (gathers && recipe.model.evaluation_path)
+    problems.push_back({"model.evaluation_path",
+                        "cannot be combined with zero3 or hybrid, which gather weights unit by "
+                        "unit; remove one of them"});
   if (sharded && changed.contains("parallel.bucket_cap_mb"))
     problems.push_back({"parallel.bucket_cap_mb",
                         "only sharding_strategy none has buckets; zero1, zero2, zero3 and hybrid send units: use "

@@ -103,7 +103,8 @@ MemoryPeak forecast_memory(const Plan& plan) {
   } catch (const c10::Error& error) {
     if (!traits_of(plan.model.config.name).from_file) throw;
     const std::string why = error.what_without_backtrace();
-    throw NoForecast(fmt::format("the memory of a step is not forecast: {}", why.substr(0, why.find_first_of(",\n"))));
+    throw NoForecast(fmt::format("the memory of a step is not forecast: {}",
+                                 why.substr(0, std::min(why.find('\n'), why.find(", but there was no fake impl")))));
   }
 }
 

@@ -62,8 +62,8 @@ class LocalArm : public Arm, public RunListener {
 
 /// The first steps whose gradients are in files. The weights stay as they are until the last of them. Several show a
 /// fault in a noisy tensor: in ResNet-18 with 4 images a step, bfloat16 alone stretches the gradient of one step by
-/// several per cent. The second is left out: what it sends shows whether switches work. A large model has one, because
-/// the files of several would fill the disk.
+/// several per cent. Not the second: what it sends is recorded as the switches' receipts, and writing gradients would
+/// add to it. A large model has one, because the files of several would fill the disk.
 std::vector<int64_t> gradient_steps(const Plan& plan);
 
 /// How many steps the update in update_file() covers; the first is the last of gradient_steps(). Fewer hide Adam's

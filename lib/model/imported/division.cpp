@@ -1,8 +1,9 @@
 #include "model/imported/division.h"
 
-#include "model/imported/instruction.h"
+#include "model/imported/aliases.h"
+#include "model/program/flops.h"
 
-#include <ATen/core/dispatch/Dispatcher.h>
+#include <fmt/format.h>
 #include <fnmatch.h>
 
 #include <algorithm>
@@ -10,76 +11,13 @@
 namespace trainopt {
 namespace {
 
-/// What an operation does to its inputs' memory.
-enum class Aliasing { none, views, writes };
-
-std::optional<c10::OperatorHandle> find_operation(const std::string& target) {
-  const std::string name(aten_name(target));
-  std::string overload = target.substr(target.rfind('.') + 1);
-  if (overload == "default") overload.clear();
-  return name.empty() ? std::nullopt : c10::Dispatcher::singleton().findSchema({"aten::" + name, overload});
-}
-
-Aliasing aliasing_of(const std::string& target) {
-  const auto operation = find_operation(target);
-  if (!operation) return Aliasing::none;
-  Aliasing all = Aliasing::none;
-  for (const c10::Argument& argument : operation->schema().arguments()) {
-    if (argument.alias_info() == nullptr) continue;
-    if (argument.alias_info()->isWrite()) return Aliasing::writes;
-    all = Aliasing::views;
-  }
-  // These return their input itself where nothing has to be done.
-  for (const std::string_view name : {"reshape", "contiguous", "flatten", "to", "type_as", "dropout"})
-    if (aten_name(target) == name) all = Aliasing::views;
-  return all;
-}
-
-/// Finds the same operation out of place: "torch.ops.aten.relu.default" for relu_. Empty: there is none.
-std::string out_of_place(const std::string& target) {
-  const size_t underscore = target.rfind("_.");
-  if (underscore == std::string::npos) return {};
-  std::string other = target;
-  other.erase(underscore, 1);
-  return find_operation(other) ? other : std::string();
-}
-
-/// relu_ and relu may call the same argument by different names.
-void become_out_of_place(ProgramNode& node) {
-  const std::string other = out_of_place(node.target);
-  const auto &before = find_operation(node.target)->schema().arguments(),
-             &after = find_operation(other)->schema().arguments();
-  for (auto& input : node.inputs)
-    for (size_t i = 0; i < std::min(before.size(), after.size()); ++i)
-      if (input.name == before[i].name()) {
-        input.name = after[i].name();
-        break;
-      }
-  node.target = other;
-}
-
-template <class Visit>
-void for_each_input(const ProgramNode& node, Visit visit) {
-  for (const auto& input : node.inputs)
-    for (const ProgramItem& item : input.argument.items)
-      if (const auto* value = std::get_if<ProgramValue>(&item)) visit(value->index);
-}
-template <class Visit>
-void for_each_output(const ProgramNode& node, Visit visit) {
-  for (const auto& output : node.outputs)
-    for (const ProgramValue& value : output.values)
-      if (value.index >= 0) visit(value.index);
-}
-
 class Divider {
  public:
-  Divider(ProgramGraph& graph, const DivisionInput& facts) : graph_(graph), facts_(facts) {
+  Divider(ProgramGraph& graph, const DivisionInput& facts) : graph_(graph), facts_(facts), aliases_(graph) {
     const size_t values = graph.values.size(), nodes = graph.nodes.size();
+    for (std::vector<size_t>* places : {&born_, &last_use_, &last_write_}) places->assign(values, 0);
     gradient_.assign(values, false);
-    born_.assign(values, 0);
-    last_use_.assign(values, 0);
-    last_write_.assign(values, 0);
-    for (const int64_t trained : facts.trained) gradient_[static_cast<size_t>(trained)] = true;
+    for (const int64_t trained : facts.trained) gradient_[set_of(trained)] = true;
     for (size_t at = 0; at < nodes; ++at) follow(at);
     for (const ProgramItem& output : graph.outputs)
       if (const auto* value = std::get_if<ProgramValue>(&output))
@@ -92,19 +30,20 @@ class Divider {
     for (size_t value = 0; value < graph_.values.size(); ++value) {
       const auto index = static_cast<int64_t>(value);
       if (facts_.given.contains(index) || born_[value] > at || last_use_[value] <= at) continue;
-      if (gradient_[value]) {
+      if (gradient_[set_of(index)]) {
         if (passed.index >= 0) return {};
         passed.index = index;
-      } else if (last_write_[value] > at) {
+      } else if (last_write_[set_of(index)] > at) {
         return {};  // computing again would change it twice
       }
     }
     return passed.index >= 0 && begins_with_batch(passed) && may_be_input(passed, at) ? passed : ProgramValue{};
   }
 
-  /// Replaces what would change the unit's input in place.
-  void keep_input(const NodeRange& unit) {
-    if (unit.input == facts_.input) return;
+  /// Replaces what would change the unit's input in place, or has the unit copy its input.
+  void keep_input(NodeRange& unit) {
+    unit.copies_input = !may_be_input(unit.input, unit.first);
+    if (unit.copies_input) return;
     int64_t now = unit.input.index;
     for (size_t at = unit.first; at < unit.end; ++at) {
       ProgramNode& node = graph_.nodes[at];
@@ -112,34 +51,31 @@ class Divider {
         for (ProgramItem& item : input.argument.items)
           if (auto* value = std::get_if<ProgramValue>(&item); value && value->index == unit.input.index)
             value->index = now;
-      const auto self = value_argument(node, "self");
-      if (self && self->index == now && now == unit.input.index && aliasing_of(node.target) == Aliasing::writes) {
-        become_out_of_place(node);
-        now = node.outputs.front().values.front().index;
-      }
+      if (now != unit.input.index || written_values(node) != std::vector<int64_t>{now}) continue;
+      become_out_of_place(node);
+      now = first_output(node).index;
     }
   }
 
  private:
+  size_t set_of(int64_t value) const { return static_cast<size_t>(aliases_.set_of(value)); }
+
   void follow(size_t at) {
     const ProgramNode& node = graph_.nodes[at];
     bool with_gradient = false;
     for_each_input(node, [&](int64_t value) {
       last_use_[static_cast<size_t>(value)] = at + 1;
-      with_gradient = with_gradient || gradient_[static_cast<size_t>(value)];
+      with_gradient = with_gradient || gradient_[set_of(value)];
     });
     with_gradient = with_gradient && !node.no_gradients && aten_name(node.target) != "detach";
-    const bool writes = aliasing_of(node.target) == Aliasing::writes;
-    const auto self = value_argument(node, "self");
-    if (writes && self) {
-      last_write_[static_cast<size_t>(self->index)] = at + 1;
-      if (with_gradient) gradient_[static_cast<size_t>(self->index)] = true;
+    for (const int64_t written : written_values(node)) {
+      last_write_[set_of(written)] = at + 1;
+      if (with_gradient) gradient_[set_of(written)] = true;
     }
     for_each_output(node, [&](int64_t value) {
       const auto& tensor = graph_.values[static_cast<size_t>(value)].tensor;
       born_[static_cast<size_t>(value)] = at + 1;
-      gradient_[static_cast<size_t>(value)] = with_gradient && tensor && tensor->type && is_floating(*tensor->type);
-      if (writes) last_write_[static_cast<size_t>(value)] = at + 1;
+      if (with_gradient && tensor && tensor->type && is_floating(*tensor->type)) gradient_[set_of(value)] = true;
     });
   }
 
@@ -154,24 +90,25 @@ class Divider {
 
   /// Whether no node from `at` on changes `value` in place, or only in a way that keep_input() can replace.
   bool may_be_input(const ProgramValue& value, size_t at) const {
-    std::set<int64_t> same{value.index};
+    const size_t set = set_of(value.index);
+    bool has_views = false;
     for (; at < graph_.nodes.size(); ++at) {
       const ProgramNode& node = graph_.nodes[at];
-      bool touches = false;
-      for_each_input(node, [&](int64_t input) { touches = touches || same.contains(input); });
-      const Aliasing aliasing = touches ? aliasing_of(node.target) : Aliasing::none;
-      const auto self = value_argument(node, "self");
-      if (aliasing == Aliasing::writes && self && same.contains(self->index))
-        return same.size() == 1 && !out_of_place(node.target).empty();
-      if (aliasing == Aliasing::views) for_each_output(node, [&](int64_t output) { same.insert(output); });
+      for (const int64_t written : written_values(node))
+        if (set_of(written) == set)
+          return !has_views && written == value.index && first_output(node).index >= 0 &&
+                 !out_of_place(node.target).empty();
+      for_each_output(node, [&](int64_t output) { has_views = has_views || set_of(output) == set; });
     }
     return true;
   }
 
   ProgramGraph& graph_;
   const DivisionInput& facts_;
-  std::vector<bool> gradient_;
-  std::vector<size_t> born_, last_use_, last_write_;  ///< 1 + the node; 0: an input of the graph, or never
+  AliasSets aliases_;
+  std::vector<bool> gradient_;           ///< by alias set: has a gradient, perhaps only in a part of it
+  std::vector<size_t> born_, last_use_;  ///< by value: 1 + the node; 0: an input of the graph, or never
+  std::vector<size_t> last_write_;       ///< by alias set, as above
 };
 
 /// The modules around each node; a node without any has those of the node before.

@@ -14,6 +14,7 @@ struct NodeRange {
   size_t first = 0, end = 0;
   std::string name;
   ProgramValue input, output;
+  bool copies_input = false;  ///< it changes the input through a view of it, and must not change the caller's
 };
 
 /// Facts that a division depends on.

@@ -1,5 +1,6 @@
 #include "model/imported/evaluation.h"
 
+#include "model/imported/aliases.h"
 #include "model/imported/instruction.h"
 
 #include <algorithm>
@@ -33,21 +34,33 @@ constexpr std::array kTable = {
     Row{"scaled_dot_product_attention", Change::flag_off, "dropout_p"},
     Row{"batch_norm", Change::flag_off, "training", "running_mean"},
     Row{"instance_norm", Change::flag_off, "use_input_stats", "running_mean"},
+    Row{"lstm", Change::flag_off, "train"},
+    Row{"gru", Change::flag_off, "train"},
+    Row{"rnn_tanh", Change::flag_off, "train"},
+    Row{"rnn_relu", Change::flag_off, "train"},
+    Row{"rrelu", Change::flag_off, "training"},
+    Row{"rrelu_", Change::flag_off, "training"},
 };
 
 class Turn {
  public:
-  Turn(const ProgramGraph& graph, const std::map<int64_t, std::string>& names) : graph_(graph), names_(names) {
+  Turn(const ProgramGraph& graph, const std::map<int64_t, std::string>& names)
+      : graph_(graph), names_(names), aliases_(graph) {
     result_.same_as.resize(graph.values.size());
     std::iota(result_.same_as.begin(), result_.same_as.end(), 0);
   }
 
   EvaluationNodes result() {
     for (const ProgramNode& node : graph_.nodes) result_.nodes.push_back(turned(node));
-    for (const auto& node : result_.nodes)
-      if (node && result_.problem.empty() && (draws(*node) || uses_noise(*node)))
-        result_.problem = fmt::format("{} in {} draws random numbers in evaluation too", node->target,
-                                      node->modules.empty() ? "the model itself" : node->modules.back());
+    for (const auto& node : result_.nodes) {
+      if (!node || !result_.problem.empty()) continue;
+      const std::string where =
+          fmt::format("{} in {}", node->target, node->modules.empty() ? "the model itself" : node->modules.back());
+      if (draws(*node) || uses_noise(*node))
+        result_.problem = where + " draws random numbers in evaluation too";
+      else if (const auto changed = changed_state(*node))
+        result_.problem = fmt::format("{} changes {} in evaluation too", where, *changed);
+    }
     return std::move(result_);
   }
 
@@ -75,7 +88,15 @@ class Turn {
   }
 
   std::optional<ProgramNode> passed_on(const ProgramNode& node, const ProgramValue& input) {
-    result_.same_as[index(node.outputs.front().values.front())] = input.index;
+    if (const ProgramValue output = first_output(node); output.index >= 0) result_.same_as[index(output)] = input.index;
+    return std::nullopt;
+  }
+
+  /// The parameter or buffer that the node writes to, perhaps through a view of it.
+  std::optional<std::string> changed_state(const ProgramNode& node) const {
+    for (const int64_t written : written_values(node))
+      for (const auto& [value, name] : names_)
+        if (aliases_.set_of(value) == aliases_.set_of(written)) return name;
     return std::nullopt;
   }
 
@@ -96,17 +117,17 @@ class Turn {
     const bool begins = name == "empty" || name == "new_empty" || name == "empty_like";
     const bool goes_on = (name == "bernoulli_" || name == "div_") && self && noise_.contains(self->index);
     if (!(begins && feeds_bernoulli(node)) && !goes_on) return false;
-    noise_.insert(node.outputs.front().values.front().index);
+    noise_.insert(first_output(node).index);
     return true;
   }
 
   /// Whether a new tensor is only there to be filled with draws.
   bool feeds_bernoulli(const ProgramNode& node) const {
-    const ProgramValue made = node.outputs.front().values.front();
-    return std::any_of(graph_.nodes.begin(), graph_.nodes.end(), [&](const ProgramNode& other) {
-      const auto self = value_argument(other, "self");
-      return aten_name(other.target) == "bernoulli_" && self && *self == made;
-    });
+    const ProgramValue made = first_output(node);
+    return made.index >= 0 && std::any_of(graph_.nodes.begin(), graph_.nodes.end(), [&](const ProgramNode& other) {
+             const auto self = value_argument(other, "self");
+             return aten_name(other.target) == "bernoulli_" && self && *self == made;
+           });
   }
 
   bool applies_noise(const ProgramNode& node) {
@@ -130,6 +151,7 @@ class Turn {
 
   const ProgramGraph& graph_;
   const std::map<int64_t, std::string>& names_;
+  AliasSets aliases_;
   EvaluationNodes result_;
   std::set<int64_t> noise_;
 };

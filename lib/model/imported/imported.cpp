@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "device/tensor.h"
+#include "model/imported/aliases.h"
 #include "model/imported/division.h"
 #include "model/imported/evaluation.h"
 #include "model/imported/instruction.h"
@@ -70,27 +71,34 @@ struct Source {
       refuse(error.what());
     }
     find_input();
+    std::set<int64_t> used;
+    for (const ProgramNode& node : graph.nodes) for_each_input(node, [&](int64_t value) { used.insert(value); });
     for (size_t i = 0; i < graph.inputs.size(); ++i)
-      if (program.inputs()[i].kind != ProgramInput::Kind::user) {
-        names[graph.inputs[i].index] = program.inputs()[i].name;
-        division.given.insert(graph.inputs[i].index);
-        if (is_trained(program.inputs()[i])) division.trained.insert(graph.inputs[i].index);
+      if (const ProgramInput& input = program.inputs()[i]; input.kind != ProgramInput::Kind::user) {
+        const int64_t value = graph.inputs[i].index;
+        names[value] = input.name;
+        division.given.insert(value);
+        // A parameter that nothing computes with has no gradient, and PyTorch's optimizers leave it as it is.
+        const bool trained = input.kind == ProgramInput::Kind::parameter && used.contains(value) &&
+                             is_floating(program.stored(input.name).type) &&
+                             program.stored(input.name).requires_gradient;
+        if (trained) division.trained.insert(value);
       }
     if (graph.outputs.size() != 1 || !std::holds_alternative<ProgramValue>(graph.outputs.front()))
       refuse(fmt::format("it returns {} values; it must return one tensor, the logits", graph.outputs.size()));
     if (graph.nodes.empty()) refuse("it computes nothing");
-    for (const ProgramNode& node : graph.nodes)
-      if (const auto self = value_argument(node, "self"); self && changes_in_place(node.target))
-        changed.insert(self->index);
+    find_changed();
   }
 
-  [[noreturn]] void refuse(const std::string& why) const {
-    throw UserError(fmt::format("{}: {}", path, why), ExitCode::checkpoint);
-  }
+  [[noreturn]] void refuse(const std::string& why) const { program.archive().refuse(why); }
 
-  bool is_trained(const ProgramInput& input) const {
-    return input.kind == ProgramInput::Kind::parameter && is_floating(program.stored(input.name).type) &&
-           program.stored(input.name).requires_gradient;
+  bool is_trained(int64_t value) const { return division.trained.contains(value); }
+  /// Whether the node changes a buffer that it also reads: not batch-norm's statistics, nor its count of batches.
+  bool changes_what_it_reads(const ProgramNode& node) const {
+    for (const int64_t written : written_values(node))
+      for (const auto& [value, name] : names)
+        if (aliases->set_of(value) == aliases->set_of(written) && !name.ends_with("num_batches_tracked")) return true;
+    return false;
   }
 
   const ProgramTensor& tensor_of(const ProgramValue& value) const {
@@ -103,10 +111,23 @@ struct Source {
   std::string path;
   ProgramGraph graph;
   std::map<int64_t, std::string> names;  ///< parameters, buffers and constants, by the value's index
-  std::set<int64_t> changed;             ///< values that an operation changes in place
+  std::optional<AliasSets> aliases;
+  std::set<int64_t> changed;  ///< given values that an operation changes
   DivisionInput division;
 
  private:
+  void find_changed() {
+    aliases.emplace(graph);
+    std::set<int64_t> sets;
+    for (const ProgramNode& node : graph.nodes) {
+      for (const int64_t written : written_values(node)) sets.insert(aliases->set_of(written));
+      for (const std::string_view statistics : {"running_mean", "running_var"})  // which no schema names
+        if (const auto value = value_argument(node, statistics)) sets.insert(aliases->set_of(value->index));
+    }
+    for (const auto& [value, name] : names)
+      if (sets.contains(aliases->set_of(value))) changed.insert(value);
+  }
+
   void find_input() {
     std::vector<ProgramValue> of_user;
     for (size_t i = 0; i < graph.inputs.size(); ++i)
@@ -120,6 +141,8 @@ struct Source {
           fmt::format("it was exported for batches of exactly {}; export it with "
                       "dynamic_shapes=({{0: torch.export.Dim(\"batch\")}},)",
                       std::get<int64_t>(tensor.sizes.front())));
+    if (tensor.sizes.empty() || symbol_of(tensor.sizes.front()).empty())
+      refuse("the size of its batches is not free: it depends on another; export it with torch.export.Dim(\"batch\")");
   }
 };
 
@@ -199,16 +222,18 @@ class ImportedUnit : public Unit {
   UnitProgram training, evaluation;
   SampleShape input_shape, output_shape;
   double flops_of_sample = 0;
-  bool is_language_head = false;
+  bool copies_input = false, is_language_head = false, changes_what_it_reads = false;
+  std::string evaluation_problem;  ///< why there is no evaluation
 
   ImportedUnit(Builder&, const std::function<void(ImportedUnit&)>& fill) { fill(*this); }
 
   std::string name() const override { return name_; }
 
   at::Tensor forward(const at::Tensor& input, const ForwardContext& context) override {
+    if (!context.training && !evaluation_problem.empty()) throw UserError(evaluation_problem, ExitCode::checkpoint);
     const UnitProgram& program = context.training ? training : evaluation;
     ProgramValues all(program.values);
-    all[static_cast<size_t>(program.input)] = input;
+    all[static_cast<size_t>(program.input)] = copies_input ? input.clone() : input;
     for (const int64_t each : program.imports)
       all[static_cast<size_t>(each)] = context.side->values[static_cast<size_t>(each)];
     for (const Instruction& instruction : program.instructions) {
@@ -224,6 +249,8 @@ class ImportedUnit : public Unit {
     return at::cross_entropy_loss(logits.to(at::promoteTypes(logits.scalar_type(), at::kFloat)),
                                   context.target.flatten(), {}, at::Reduction::Mean, kIgnoredTarget);
   }
+
+  bool reads_what_it_changes() const override { return changes_what_it_reads; }
 
   SampleShape shape_after(const SampleShape& input, double& flops) const override {
     TRAINOPT_CHECK(input == input_shape);
@@ -345,6 +372,11 @@ class Importer {
             const Order& evaluation) const {
     const auto make = [&](const ProgramNode& node) { return make_instruction(node, source_.graph, site); };
     made.name_ = units_[unit].name;
+    made.copies_input = units_[unit].copies_input;
+    if (!evaluation_.problem.empty())
+      made.evaluation_problem = fmt::format("{} cannot be evaluated: {}", source_.path, evaluation_.problem);
+    for (size_t at = units_[unit].first; at < units_[unit].end; ++at)
+      made.changes_what_it_reads |= source_.changes_what_it_reads(source_.graph.nodes[at]);
     made.training = training.of(unit, units_[unit].input, units_[unit].output, source_.division.input, make);
     if (other_)
       made.evaluation = by_other_program(unit, site);
@@ -379,6 +411,8 @@ class Importer {
         other_->refuse(fmt::format("it is not the model of {}, which has no {}", source_.path, tensor));
     if (!(shape_of(*other_, config) == shape_of(source_, config)))
       other_->refuse(fmt::format("it takes inputs of another shape than {}", source_.path));
+    if (classes_of(*other_, input_) != classes_of(source_, input_))
+      other_->refuse(fmt::format("it returns another number of logits than {}", source_.path));
     for (const ProgramNode& node : other_->graph.nodes)
       if (draws(node))
         other_->refuse(fmt::format("{} in {} draws random numbers; export it after eval()", node.target,
@@ -438,17 +472,20 @@ class Importer {
                        (input.kind == ProgramInput::Kind::buffer && input.persistent);
     const auto read = [&] { return read_tensor(source_.program.archive(), stored); };
     if (known != site.tensors.end()) {
-      if (source_.is_trained(input)) builder_.shared(names_[value]);
+      if (source_.is_trained(value)) builder_.shared(names_[value]);
     } else if (!state) {
       site.tensors[value] = site.device.is_meta()
                                 ? at::empty(stored.sizes, at::TensorOptions(torch_type(stored.type)).device(at::kMeta))
                                 : read().to(site.device);
     } else if (const auto tied = tied_.find({stored.member, stored.offset}); tied != tied_.end()) {
+      const StoredTensor& first = source_.program.stored(source_.names.at(tied->second));
+      if (first.sizes != stored.sizes || first.strides != stored.strides || first.type != stored.type)
+        source_.refuse(fmt::format("{} shares memory with {} in another shape", input.name, names_.at(tied->second)));
       site.tensors[value] = site.tensors.at(tied->second);
       names_[value] = names_.at(tied->second);
-      if (source_.is_trained(input) && unit_of_[tied->second] != unit) builder_.shared(names_[value]);
+      if (source_.is_trained(value) && unit_of_[tied->second] != unit) builder_.shared(names_[value]);
     } else {
-      const bool trained = source_.is_trained(input);
+      const bool trained = source_.is_trained(value);
       if (trained && stored.type != ProgramType::float32)
         source_.refuse(
             fmt::format("{} is not float32; export model.float(), and set optimizations.precision for "

@@ -8,7 +8,7 @@
 #include <ATen/core/Generator.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/enum_tag.h>
-#include <ATen/ops/softmax.h>
+#include <ATen/ops/_safe_softmax.h>
 
 #include <algorithm>
 #include <array>
@@ -172,48 +172,100 @@ void store(const Outputs& outputs, std::vector<c10::IValue>& results, ProgramVal
 
 using Number = std::function<c10::Scalar(const std::vector<c10::Scalar>&)>;
 
-int64_t floor_quotient(int64_t a, int64_t b) { return a / b - ((a % b != 0) && ((a < 0) != (b < 0)) ? 1 : 0); }
+[[noreturn]] void refuse_number(const char* why) {
+  throw UserError(fmt::format("the program computes a size and {}", why), ExitCode::checkpoint);
+}
+
+int64_t floor_quotient(int64_t a, int64_t b) {
+  if (b == 0 || (b == -1 && a == std::numeric_limits<int64_t>::min())) refuse_number("divides by zero");
+  return a / b - ((a % b != 0) && ((a < 0) != (b < 0)) ? 1 : 0);
+}
+
+int64_t whole(double number) {
+  if (!(std::abs(number) < 0x1p62)) refuse_number("its value is out of range");
+  return static_cast<int64_t>(number);
+}
+
+struct Plus {
+  static bool overflows(int64_t a, int64_t b, int64_t& result) { return __builtin_add_overflow(a, b, &result); }
+  static double of(double a, double b) { return a + b; }
+};
+struct Minus {
+  static bool overflows(int64_t a, int64_t b, int64_t& result) { return __builtin_sub_overflow(a, b, &result); }
+  static double of(double a, double b) { return a - b; }
+};
+struct Times {
+  static bool overflows(int64_t a, int64_t b, int64_t& result) { return __builtin_mul_overflow(a, b, &result); }
+  static double of(double a, double b) { return a * b; }
+};
+
+bool are_whole(const std::vector<c10::Scalar>& n) { return n.at(0).isIntegral(true) && n.at(1).isIntegral(true); }
 
 /// An operation on two numbers that is whole if both are.
 template <class Operation>
-Number arithmetic(Operation operation) {
+c10::Scalar arithmetic(const std::vector<c10::Scalar>& n) {
+  if (!are_whole(n)) return Operation::of(n[0].toDouble(), n[1].toDouble());
+  int64_t result = 0;
+  if (Operation::overflows(n[0].toLong(), n[1].toLong(), result)) refuse_number("its value is out of range");
+  return result;
+}
+
+template <class Operation>
+Number comparison(Operation operation) {
   return [operation](const std::vector<c10::Scalar>& n) -> c10::Scalar {
-    if (n.at(0).isIntegral(true) && n.at(1).isIntegral(true)) return operation(n[0].toLong(), n[1].toLong());
-    return operation(n.at(0).toDouble(), n.at(1).toDouble());
+    if (are_whole(n)) return operation(n[0].toLong(), n[1].toLong());
+    return operation(n[0].toDouble(), n[1].toDouble());
   };
 }
+
+/// Powers of whole numbers are whole.
+c10::Scalar power(const std::vector<c10::Scalar>& n) {
+  const double result = std::pow(n.at(0).toDouble(), n.at(1).toDouble());
+  if (are_whole(n) && n[1].toLong() >= 0) return whole(result);
+  return result;
+}
+c10::Scalar floor_division(const std::vector<c10::Scalar>& n) {
+  if (are_whole(n)) return floor_quotient(n[0].toLong(), n[1].toLong());
+  return std::floor(n[0].toDouble() / n[1].toDouble());
+}
+c10::Scalar remainder(const std::vector<c10::Scalar>& n) {
+  if (are_whole(n)) return n[0].toLong() - floor_quotient(n[0].toLong(), n[1].toLong()) * n[1].toLong();
+  return n[0].toDouble() - std::floor(n[0].toDouble() / n[1].toDouble()) * n[1].toDouble();
+}
+c10::Scalar negative(const std::vector<c10::Scalar>& n) {
+  return n.at(0).isIntegral(true) ? arithmetic<Minus>({int64_t{0}, n[0]}) : c10::Scalar(-n[0].toDouble());
+}
+
+/// Of one number, as a double.
 template <class Operation>
-Number of_reals(Operation operation) {
-  return [operation](const std::vector<c10::Scalar>& n) -> c10::Scalar { return operation(n); };
+Number of_one(Operation operation) {
+  return [operation](const std::vector<c10::Scalar>& n) -> c10::Scalar { return operation(n.at(0).toDouble()); };
 }
 
 const std::map<std::string, Number>& number_operations() {
   static const std::map<std::string, Number> all = {
-      {"_operator.add", arithmetic([](auto a, auto b) { return a + b; })},
-      {"_operator.sub", arithmetic([](auto a, auto b) { return a - b; })},
-      {"_operator.mul", arithmetic([](auto a, auto b) { return a * b; })},
-      {"_operator.eq", arithmetic([](auto a, auto b) { return a == b; })},
-      {"_operator.ne", arithmetic([](auto a, auto b) { return a != b; })},
-      {"_operator.lt", arithmetic([](auto a, auto b) { return a < b; })},
-      {"_operator.le", arithmetic([](auto a, auto b) { return a <= b; })},
-      {"_operator.gt", arithmetic([](auto a, auto b) { return a > b; })},
-      {"_operator.ge", arithmetic([](auto a, auto b) { return a >= b; })},
-      {"torch.sym_max", arithmetic([](auto a, auto b) { return std::max(a, b); })},
-      {"torch.sym_min", arithmetic([](auto a, auto b) { return std::min(a, b); })},
-      {"_operator.truediv", of_reals([](const auto& n) { return n.at(0).toDouble() / n.at(1).toDouble(); })},
-      {"_operator.pow", of_reals([](const auto& n) { return std::pow(n.at(0).toDouble(), n.at(1).toDouble()); })},
-      {"_operator.floordiv",
-       of_reals([](const auto& n) { return floor_quotient(n.at(0).toLong(), n.at(1).toLong()); })},
-      {"_operator.mod", of_reals([](const auto& n) {
-         return n.at(0).toLong() - floor_quotient(n.at(0).toLong(), n.at(1).toLong()) * n.at(1).toLong();
-       })},
-      {"_operator.neg", of_reals([](const auto& n) { return -n.at(0).toLong(); })},
-      {"torch.sym_float", of_reals([](const auto& n) { return n.at(0).toDouble(); })},
-      {"torch.sym_int", of_reals([](const auto& n) { return n.at(0).toLong(); })},
-      {"math.trunc", of_reals([](const auto& n) { return static_cast<int64_t>(n.at(0).toDouble()); })},
-      {"math.floor", of_reals([](const auto& n) { return static_cast<int64_t>(std::floor(n.at(0).toDouble())); })},
-      {"math.ceil", of_reals([](const auto& n) { return static_cast<int64_t>(std::ceil(n.at(0).toDouble())); })},
-      {"torch.sym_sqrt", of_reals([](const auto& n) { return std::sqrt(n.at(0).toDouble()); })},
+      {"_operator.add", arithmetic<Plus>},
+      {"_operator.sub", arithmetic<Minus>},
+      {"_operator.mul", arithmetic<Times>},
+      {"_operator.eq", comparison([](auto a, auto b) { return a == b; })},
+      {"_operator.ne", comparison([](auto a, auto b) { return a != b; })},
+      {"_operator.lt", comparison([](auto a, auto b) { return a < b; })},
+      {"_operator.le", comparison([](auto a, auto b) { return a <= b; })},
+      {"_operator.gt", comparison([](auto a, auto b) { return a > b; })},
+      {"_operator.ge", comparison([](auto a, auto b) { return a >= b; })},
+      {"torch.sym_max", comparison([](auto a, auto b) { return std::max(a, b); })},
+      {"torch.sym_min", comparison([](auto a, auto b) { return std::min(a, b); })},
+      {"_operator.truediv", [](const auto& n) -> c10::Scalar { return n.at(0).toDouble() / n.at(1).toDouble(); }},
+      {"_operator.pow", power},
+      {"_operator.floordiv", floor_division},
+      {"_operator.mod", remainder},
+      {"_operator.neg", negative},
+      {"torch.sym_float", of_one([](double n) { return n; })},
+      {"torch.sym_sqrt", of_one([](double n) { return std::sqrt(n); })},
+      {"torch.sym_int", of_one([](double n) { return whole(n); })},
+      {"math.trunc", of_one([](double n) { return whole(n); })},
+      {"math.floor", of_one([](double n) { return whole(std::floor(n)); })},
+      {"math.ceil", of_one([](double n) { return whole(std::ceil(n)); })},
   };
   return all;
 }
@@ -244,6 +296,7 @@ at::Tensor noise_like(const at::Tensor& input, double rate, bool channels, const
   } else {
     noise = at::empty_like(input);
   }
+  if (rate == 1) return noise.zero_();
   return noise.bernoulli_(1 - rate, context.generator).div_(1 - rate);
 }
 
@@ -263,7 +316,12 @@ std::function<void(ProgramValues&, const ForwardContext&)> dropout_of(const Oper
 /// Attention whose weights drop out. Computed by one operation after the other, because libtorch's implementations draw
 /// from its own generator.
 at::Tensor attention_with_dropout(const std::vector<c10::IValue>& inputs, double rate, const ForwardContext& context) {
-  const at::Tensor query = inputs[0].toTensor(), key = inputs[1].toTensor(), value = inputs[2].toTensor();
+  const at::Tensor query = inputs[0].toTensor();
+  at::Tensor key = inputs[1].toTensor(), value = inputs[2].toTensor();
+  if (inputs[7].toBool()) {  // groups of heads share keys and values
+    key = key.repeat_interleave(query.size(-3) / key.size(-3), -3);
+    value = value.repeat_interleave(query.size(-3) / value.size(-3), -3);
+  }
   const bool causal = inputs[5].toBool();
   const double scale =
       inputs[6].isNone() ? 1 / std::sqrt(static_cast<double>(query.size(-1))) : inputs[6].toScalar().toDouble();
@@ -278,7 +336,8 @@ at::Tensor attention_with_dropout(const std::vector<c10::IValue>& inputs, double
                  ? scores.masked_fill(mask.logical_not(), -std::numeric_limits<double>::infinity())
                  : scores + mask;
   }
-  return at::matmul(dropout(at::softmax(scores, -1), rate, context), value);
+  // A row that sees nothing is zero, as in libtorch's own attention.
+  return at::matmul(dropout(at::_safe_softmax(scores, -1), rate, context), value);
 }
 
 /// The overload of an operation that takes a generator besides its arguments; null: there is none.
@@ -316,6 +375,14 @@ constexpr std::string_view kAttention = "scaled_dot_product_attention";
 bool is_dropout(std::string_view name) {
   return name == "dropout" || name == "dropout_" || name == "feature_dropout" || name == "feature_dropout_";
 }
+bool is_recurrent(std::string_view name) {
+  return name == "lstm" || name == "gru" || name == "rnn_tanh" || name == "rnn_relu";
+}
+bool is_true(const ProgramNode& node, std::string_view argument) {
+  const ProgramItem* item = constant_argument(node, argument);
+  const bool* truth = item == nullptr ? nullptr : std::get_if<bool>(item);
+  return truth != nullptr && *truth;
+}
 bool is_alpha_dropout(std::string_view name) {
   return name == "alpha_dropout" || name == "alpha_dropout_" || name == "feature_alpha_dropout" ||
          name == "feature_alpha_dropout_";
@@ -333,10 +400,12 @@ c10::OperatorHandle operation_of(const ProgramNode& node, const InstructionSite&
   const std::string name = rest.substr(0, space) + "::" + rest.substr(space + 1, last - space - 1);
   std::string overload = rest.substr(last + 1);
   if (overload == "default") overload.clear();
+  if (!rest.starts_with("aten."))
+    refuse(site, node, "is an operation of another library than ATen; only those are run");
+  if (name == "aten::from_file") refuse(site, node, "reads and writes files, which a program may not");
   const auto found = c10::Dispatcher::singleton().findSchema({name, overload});
-  if (found) return *found;
-  if (rest.starts_with("aten.")) refuse(site, node, "is not in this libtorch");
-  refuse(site, node, "is an operation of another library, which this program does not have");
+  if (!found) refuse(site, node, "is not in this libtorch");
+  return *found;
 }
 
 /// The node's operation, in the form that takes a generator if it draws and no code here draws for it.
@@ -388,29 +457,39 @@ std::optional<ProgramValue> value_argument(const ProgramNode& node, std::string_
   return value == nullptr ? std::nullopt : std::optional(*value);
 }
 
-bool changes_in_place(const std::string& target) {
-  std::string overload = target.substr(target.rfind('.') + 1);
-  if (overload == "default") overload.clear();
-  const auto found = c10::Dispatcher::singleton().findSchema({"aten::" + std::string(aten_name(target)), overload});
-  if (!found) return false;
-  const auto& arguments = found->schema().arguments();
-  return std::any_of(arguments.begin(), arguments.end(),
-                     [](const auto& a) { return a.alias_info() != nullptr && a.alias_info()->isWrite(); });
-}
-
 bool draws(const ProgramNode& node) {
   const std::string_view name = aten_name(node.target);
   if (name.empty()) return false;
   if (is_dropout(name) || is_alpha_dropout(name)) {
-    const ProgramItem* train = constant_argument(node, "train");
-    return train != nullptr && std::get_if<bool>(train) != nullptr && std::get<bool>(*train) && rate_of(node, "p") > 0;
+    return is_true(node, "train") && rate_of(node, "p") > 0;
   }
+  if (is_recurrent(name))
+    return is_true(node, "train") && rate_of(node, "dropout") > 0 && rate_of(node, "num_layers") > 1;
+  if (name.starts_with("rrelu")) return is_true(node, "training");
   if (name == kAttention) return rate_of(node, "dropout_p") > 0;
   std::string overload = node.target.substr(node.target.rfind('.') + 1);
   if (overload == "default") overload.clear();
   const auto found = c10::Dispatcher::singleton().findSchema({"aten::" + std::string(name), overload});
   return found && found->hasTag(at::Tag::nondeterministic_seeded);
 }
+
+namespace {
+
+/// Runs under torch.no_grad or without autocast where the program did.
+std::function<void(ProgramValues&, const ForwardContext&)> guarded(
+    const ProgramNode& node, at::Device device, std::function<void(ProgramValues&, const ForwardContext&)> run) {
+  if (!node.no_gradients && !node.no_autocast) return run;
+  return [=, no_gradients = node.no_gradients, no_autocast = node.no_autocast](ProgramValues& values,
+                                                                               const ForwardContext& context) {
+    std::optional<at::NoGradGuard> without_gradients;
+    if (no_gradients) without_gradients.emplace();
+    std::optional<WithoutAutocast> without_autocast;
+    if (no_autocast) without_autocast.emplace(device.type());
+    run(values, context);
+  };
+}
+
+}  // namespace
 
 Instruction make_instruction(const ProgramNode& node, const ProgramGraph& graph, const InstructionSite& site) {
   const auto& numbers = number_operations();
@@ -423,8 +502,9 @@ Instruction make_instruction(const ProgramNode& node, const ProgramGraph& graph,
   const std::string_view name = aten_name(node.target);
   const Outputs outputs = node.outputs;
   if (random && is_dropout(name))
-    return {.run = dropout_of(inputs.front(), rate_of(node, "p"), name.ends_with('_'), name.starts_with("feature"),
-                              outputs)};
+    return {.run = guarded(node, site.device,
+                           dropout_of(inputs.front(), rate_of(node, "p"), name.ends_with('_'),
+                                      name.starts_with("feature"), outputs))};
   const auto gather = [inputs](const ProgramValues& values) {
     std::vector<c10::IValue> stack;
     stack.reserve(inputs.size());
@@ -432,27 +512,26 @@ Instruction make_instruction(const ProgramNode& node, const ProgramGraph& graph,
     return stack;
   };
   if (random && name == kAttention)
-    return {.run = [gather, outputs, rate = rate_of(node, "dropout_p")](ProgramValues& values,
-                                                                        const ForwardContext& context) {
-      std::vector<c10::IValue> results{attention_with_dropout(gather(values), rate, context)};
-      store(outputs, results, values);
-    }};
+    return {.run = guarded(node, site.device,
+                           [gather, outputs, rate = rate_of(node, "dropout_p")](ProgramValues& values,
+                                                                                const ForwardContext& context) {
+                             std::vector<c10::IValue> results{attention_with_dropout(gather(values), rate, context)};
+                             store(outputs, results, values);
+                           })};
   const auto& arguments = operation.schema().arguments();
   const auto generator =
       std::find_if(arguments.begin(), arguments.end(), [](const auto& a) { return a.name() == "generator"; }) -
       arguments.begin();
   const bool seeded = random && takes_generator(operation);
-  return {.run = [=, device = site.device, no_gradients = node.no_gradients, no_autocast = node.no_autocast](
-                     ProgramValues& values, const ForwardContext& context) {
-    std::vector<c10::IValue> stack = gather(values);
-    if (seeded && context.generator) stack[static_cast<size_t>(generator)] = *context.generator;
-    std::optional<at::NoGradGuard> without_gradients;
-    if (no_gradients) without_gradients.emplace();
-    std::optional<WithoutAutocast> without_autocast;
-    if (no_autocast) without_autocast.emplace(device.type());
-    operation.callBoxed(stack);
-    store(outputs, stack, values);
-  }};
+  return {.run = guarded(node, site.device,
+                         [=, keeps_type = node.keeps_type](ProgramValues& values, const ForwardContext& context) {
+                           std::vector<c10::IValue> stack = gather(values);
+                           if (seeded && context.generator) stack[static_cast<size_t>(generator)] = *context.generator;
+                           const auto type = keeps_type ? stack.front().toTensor().scalar_type() : at::kFloat;
+                           operation.callBoxed(stack);
+                           if (keeps_type) stack.front() = stack.front().toTensor().to(type);
+                           store(outputs, stack, values);
+                         })};
 }
 
 }  // namespace trainopt

@@ -36,8 +36,6 @@ Instruction make_instruction(const ProgramNode& node, const ProgramGraph& graph,
 
 /// Whether an operation draws random numbers when it runs with these arguments. Dropout of rate 0 does not.
 bool draws(const ProgramNode& node);
-/// Whether the operation writes to one of its inputs.
-bool changes_in_place(const std::string& target);
 /// The constant argument of this name; null if it has none.
 const ProgramItem* constant_argument(const ProgramNode& node, std::string_view name);
 /// The value given as the argument of this name; null if it is a constant or absent.

@@ -62,8 +62,9 @@ void ProgramArchive::list_members(uint64_t file_bytes) {
     if (about.comp_method != ZIP_CM_STORE || about.size != about.comp_size || about.size > file_bytes)
       refuse(fmt::format("its member {} is compressed or larger than the file; torch.export.save does neither", name));
     const size_t folder = name.find('/');
-    if (folder == std::string::npos || !members_.emplace(name.substr(folder + 1), Member{index, about.size}).second)
-      refuse(fmt::format("its member {} is not in the archive's one folder, or there twice", name));
+    const std::string own = folder == std::string::npos ? name : name.substr(folder + 1);
+    if (!members_.emplace(own, Member{index, about.size}).second)
+      refuse(fmt::format("its member {} is there twice", name));
   }
 }
 
@@ -123,7 +124,11 @@ void ProgramArchive::read(const std::string& name, std::span<uint8_t> into) cons
 }
 
 void ProgramArchive::refuse(const std::string& why) const {
-  throw UserError(fmt::format("{}: {}", path_.string(), why), ExitCode::checkpoint);
+  constexpr size_t kLongest = 600;
+  std::string shown = why.size() > kLongest ? why.substr(0, kLongest) + "…" : why;
+  for (char& letter : shown)
+    if (static_cast<unsigned char>(letter) < 0x20 || letter == 0x7f) letter = '?';
+  throw UserError(fmt::format("{}: {}", path_.string(), shown), ExitCode::checkpoint);
 }
 
 }  // namespace trainopt

@@ -1,5 +1,6 @@
 // The archive of a program that torch.export.save wrote: a ZIP file whose members are stored uncompressed. Reading it
-// runs no code: pickles among the members are not read. Format: torch/export/pt2_archive/constants.py.
+// runs no code: pickles among the members are not read. (Training runs the operations of the graph, of ATen alone.)
+// Format: torch/export/pt2_archive/constants.py.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +32,7 @@ class ProgramArchive {
   /// Reads a whole member into as many bytes. Throws UserError(checkpoint) if its checksum is wrong.
   void read(const std::string& name, std::span<uint8_t> into) const;
   /// For what is wrong with the content.
-  [[noreturn]] void refuse(const std::string& why) const;
+  [[noreturn]] void refuse(const std::string& why) const;  ///< names the file; what is not printable becomes ?
 
  private:
   struct Member {

@@ -44,7 +44,10 @@ class Inliner {
 
   static ProgramItem moved(const ProgramItem& item, const Places& places) {
     const auto* value = std::get_if<ProgramValue>(&item);
-    return value == nullptr ? item : places.at(value->index);
+    if (value == nullptr) return item;
+    const auto place = places.find(value->index);
+    if (place == places.end()) throw UserError("it uses the result of a check of sizes", ExitCode::checkpoint);
+    return place->second;
   }
 
   void add(const ProgramGraph& graph, Places& places, const Region& region) {

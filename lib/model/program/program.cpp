@@ -114,12 +114,13 @@ class GraphReader {
     return value->second;
   }
 
-  ProgramItem item_from(const Json& json) {
+  ProgramItem item_from(const Json& json, int depth = 0) {
+    if (depth > 3) damaged("its program has an argument within arguments, more than three deep");
     const auto [kind, value] = only_entry(json);
-    return item_from(kind, value);
+    return item_from(kind, value, depth);
   }
 
-  ProgramItem item_from(const std::string& kind, const Json& value) {
+  ProgramItem item_from(const std::string& kind, const Json& value, int depth = 0) {
     if (kind == "as_none") return {};
     if (kind == "as_tensor") return use(value.at("name").get<std::string>());
     if (kind == "as_int") return integer_of(value);
@@ -132,7 +133,7 @@ class GraphReader {
     if (kind == "as_device") return DeviceName{value.at("type").get<std::string>()};
     if (kind == "as_name") return use(value.get<std::string>());  // within a symbolic argument
     if (kind == "as_sym_int" || kind == "as_sym_float" || kind == "as_sym_bool" || kind == "as_optional_tensor")
-      return item_from(value);
+      return item_from(value, depth + 1);
     if (kind == "as_graph") return std::make_shared<ProgramGraph>(GraphReader(depth_ + 1).read(value.at("graph")));
     damaged(fmt::format("its program has an argument of the kind {}, which is not supported", kind.substr(0, 40)));
   }
@@ -165,10 +166,11 @@ class GraphReader {
     return argument;
   }
 
-  ProgramValue output_from(const Json& json) {
+  ProgramValue output_from(const Json& json, int depth = 0) {
+    if (depth > 3) damaged("its program has an output within outputs, more than three deep");
     const auto [kind, value] = only_entry(json);
     if (kind == "as_none") return {};
-    if (kind == "as_optional_tensor") return output_from(value);
+    if (kind == "as_optional_tensor") return output_from(value, depth + 1);
     return define(name_in(value));
   }
 
@@ -214,14 +216,18 @@ class GraphReader {
 /// The sum of (size − 1) × stride over all dimensions must stay below `elements`.
 bool is_within(const StoredTensor& tensor, uint64_t elements) {
   __extension__ using Wide = __int128;
-  Wide last = tensor.offset;
+  constexpr Wide kMostRepeated = Wide{1} << 24;  // a buffer may repeat an element: stride 0
+  const auto negative = [](int64_t number) { return number < 0; };
+  if (negative(tensor.offset) || std::ranges::any_of(tensor.sizes, negative) ||
+      std::ranges::any_of(tensor.strides, negative))
+    return false;
+  Wide last = tensor.offset, all = 1;
   for (size_t i = 0; i < tensor.sizes.size(); ++i) {
-    if (tensor.sizes[i] < 0 || tensor.strides[i] < 0) return false;
-    if (tensor.sizes[i] == 0) return tensor.offset >= 0;
+    all *= tensor.sizes[i];
     last += static_cast<Wide>(tensor.sizes[i] - 1) * tensor.strides[i];
-    if (last > std::numeric_limits<int64_t>::max()) return false;
+    if (all > static_cast<Wide>(elements) + kMostRepeated || last > std::numeric_limits<int64_t>::max()) return false;
   }
-  return tensor.offset >= 0 && last < static_cast<Wide>(elements);
+  return all == 0 || last < static_cast<Wide>(elements);
 }
 
 int64_t number_from(const Json& size) {

@@ -82,6 +82,7 @@ struct ProgramNode {
   std::vector<Output> outputs;
   bool no_gradients = false;  ///< runs under torch.no_grad
   bool no_autocast = false;   ///< runs under torch.autocast(enabled=False)
+  bool keeps_type = false;    ///< the result has the first input's type, as in place
   /// The modules that the node belongs to, from the outermost in; the model itself is left out.
   std::vector<std::string> modules;
 };

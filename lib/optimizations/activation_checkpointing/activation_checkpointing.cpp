@@ -202,13 +202,16 @@ class RecomputedUnit : public WrappedUnit {
         : context(context_), autocast(autocast_) {}
     ForwardContext context;
     std::optional<at::ScalarType> autocast;
-    at::Tensor random_state;  ///< undefined if nothing is drawn
+    at::Tensor random_state;          ///< undefined if nothing is drawn
+    std::vector<at::Tensor> buffers;  ///< as they were before, if the unit reads what it changes; empty otherwise
   };
 
   /// Saves the input and one tensor per product.
   at::Tensor run_first(First& first, const at::Tensor& input, std::vector<at::Tensor>& saved) {
     saved.push_back(input);
     if (how_.draws && first.context.training) first.random_state = first.context.generator->get_state();
+    if (inner_->reads_what_it_changes())
+      for (const at::Tensor& buffer : buffers_) first.buffers.push_back(buffer.clone());
     KeepProducts keeping;
     at::Tensor output = inner_->forward(input, first.context);
     Products products = keeping.take();
@@ -244,6 +247,7 @@ class RecomputedUnit : public WrappedUnit {
     const TraceRange range("recomputation");
     const Rewound random(first.context.generator, first.random_state);
     const Unchanged buffers(buffers_);
+    for (size_t i = 0; i < first.buffers.size(); ++i) buffers_[i].variable_data().copy_(first.buffers[i]);
     const at::AutoGradMode differentiated(true);
     const AutocastGuard autocast(input.device().type(), first.autocast);
     const RepeatProducts repeated(std::move(products));

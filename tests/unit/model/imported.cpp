@@ -281,6 +281,11 @@ TEST_CASE("a unit's input is not changed in place, and not through a view of it"
   ProgramGraph viewed = graph_of({{"mul.Tensor"}, {"t.default"}, {"relu_.default"}});
   CHECK(units_of(viewed) == 2);  // only after relu_'s input, the view, is its own unit's
   CHECK(viewed.nodes[2].target == "torch.ops.aten.relu.default");
+  ProgramGraph of_user = graph_of({{"sub_.Tensor"}, {"exp.default"}});  // the loader keeps its batches
+  CHECK_FALSE(divide(of_user, {.input = {0}, .trained = {1}, .given = {1}}, "layers").front().copies_input);
+  CHECK(of_user.nodes[0].target == "torch.ops.aten.sub.Tensor");
+  ProgramGraph through_view = graph_of({{"view_as.default"}, {"relu_.default"}});
+  CHECK(divide(through_view, {.input = {0}, .trained = {1}, .given = {1}}, "layers").front().copies_input);
   ProgramGraph used_later = graph_of({{"mul.Tensor"}, {"exp.default"}, {"mul.Tensor", {{"other", ProgramValue{2}}}}});
   CHECK(units_of(used_later) == 2);  // not between exp and mul, where two tensors are alive
 }
