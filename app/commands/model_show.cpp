@@ -44,7 +44,7 @@ Json describe_program(const ModelConfig& config) {
   return json;
 }
 
-/// "3 of torch.ops.aten.dropout.default in layer1, …".
+/// "torch.ops.aten.dropout.default in layer1, … and 3 more".
 std::string list_text(const Json& list) {
   std::vector<std::string> shown;
   for (const Json& each : list)

@@ -168,9 +168,10 @@ std::vector<OptionHelp> options_under(const std::vector<OptionHelp>& options, co
     return std::any_of(option.elsewhere.begin(), option.elsewhere.end(), is_elsewhere);
   });
   if (!found.empty()) return found;
-  if (key.find('.') == std::string::npos)
+  const std::string words = key.starts_with("torch.") ? key.substr(6) : key;  // torch.compile
+  if (words.find('.') == std::string::npos)
     std::copy_if(options.begin(), options.end(), std::back_inserter(found),
-                 [word = folded(key)](const OptionHelp& option) { return mentions(option, word); });
+                 [word = folded(words)](const OptionHelp& option) { return mentions(option, word); });
   if (!found.empty()) return found;
   if (const auto why = why_unsupported(key); !why.empty())
     throw UserError(fmt::format("{}: {}", display_text(key), why));

@@ -78,7 +78,6 @@ inline constexpr auto kKnownSpellings = std::to_array<KnownSpelling>({
     {"torch.export", "model.path"},
     {"torch.jit", "model.path"},
     {"torchscript", "model.path"},
-    {"torch.compile", "optimizations.fused_kernels"},
     // several ranks
     {"strategy", "parallel.sharding_strategy"},
     {"ddp", "parallel.sharding_strategy", "none"},

@@ -222,6 +222,12 @@ def programs():
     every_kind = node("torch.ops.aten.any.default", arguments, value("y"))
     inner = {"as_graph": {"name": "g", "graph": graph([linear])}}
     wrap = "torch.ops.higher_order.wrap_with_set_grad_enabled"
+    relu = node("torch.ops.aten.relu_.default", {"self": value("x")})
+    nested_size = {"as_int": 1}
+    for _ in range(150):
+        nested_size = {"as_sym_int": nested_size}
+    check = node("torch.ops.aten._assert_scalar.default", {"self": value("x")}, value("c"))
+    linear_of_check = node("torch.ops.aten.linear.default", {"input": value("c"), "weight": value("p")}, value("y"))
     nested = node(wrap, {"": {"as_bool": False}, "g": inner, "p": value("p"), "x": value("x")}, value("y"))
     deep = graph([linear])
     for _ in range(12):
@@ -239,6 +245,11 @@ def programs():
         "beyond_the_end": parts(program([linear]), weights(offset=1)),
         "overflow": parts(program([linear]), weights(sizes=(2**62, 2**62), strides=(2**62, 2**62))),
         "negative": parts(program([linear]), weights(sizes=(-2, 3))),
+        "repeated_element": parts(program([linear]), weights(sizes=(2**20, 2**20), strides=(0, 0))),
+        "negative_after_empty": parts(program([linear]), weights(sizes=(0, -3))),
+        "sizes_within_sizes": parts(program([node("a.b", {"n": nested_size}, value("y"))]), weights()),
+        "no_outputs": parts(program([relu], output="x"), weights()),
+        "used_check": parts(program([check, linear_of_check]), weights()),
         "empty_tensor": parts(program([linear]), weights(sizes=(0, 3)), b""),
         "pickle": parts(program([linear]), weights(use_pickle=True)),
         "other_folder": parts(program([linear]), weights(path_name="../constants/m_constants_config.json")),

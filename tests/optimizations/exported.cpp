@@ -57,6 +57,21 @@ TEST_CASE("a program is recomputed with the same draws, and its statistics chang
     if (name.ends_with("num_batches_tracked")) CHECK(tensor.item<int64_t>() == 5);
 }
 
+TEST_CASE("what a program writes through views, to its input or to buffers is as without units") {
+  const auto effects = [](Recipe& r) { r.model.path = std::string(MODEL_FILES) + "/effects.pt2"; };
+  const Trained whole = train_as(1, with([&](Recipe& r) {
+                                   effects(r);
+                                   r.model.units = "none";
+                                 }));
+  for (const bool recomputed : {false, true})
+    check_same_bits(train_as(1, with([&](Recipe& r) {
+                               effects(r);
+                               r.model.units = "layers";
+                               r.optimizations.activation_checkpointing.on = recomputed;
+                             })),
+                    whole);
+}
+
 TEST_CASE("two ranks train a program, however they share it") {
   const auto change = [](Recipe& r) { r.data.batch_size = 4; };
   const Trained replicas = train_as(2, with(change));

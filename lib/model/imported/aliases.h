@@ -15,7 +15,7 @@ std::vector<int64_t> written_values(const ProgramNode& node);
 class AliasSets {
  public:
   explicit AliasSets(const ProgramGraph& graph);
-  /// The same number for all values of a set: one of them.
+  /// Returns the same number for all values of a set: one of them.
   int64_t set_of(int64_t value) const;
 
  private:
@@ -24,7 +24,7 @@ class AliasSets {
   std::vector<int64_t> parent_;
 };
 
-/// The same operation out of place: "torch.ops.aten.relu.default" for relu_. Empty: there is none.
+/// Returns the same operation out of place: "torch.ops.aten.relu.default" for relu_. Empty: there is none.
 std::string out_of_place(const std::string& target);
 /// Makes it that operation, whose arguments may have other names.
 void become_out_of_place(ProgramNode& node);

@@ -236,7 +236,7 @@ c10::Scalar negative(const std::vector<c10::Scalar>& n) {
   return n.at(0).isIntegral(true) ? arithmetic<Minus>({int64_t{0}, n[0]}) : c10::Scalar(-n[0].toDouble());
 }
 
-/// Of one number, as a double.
+/// An operation on one number, as a double.
 template <class Operation>
 Number of_one(Operation operation) {
   return [operation](const std::vector<c10::Scalar>& n) -> c10::Scalar { return operation(n.at(0).toDouble()); };

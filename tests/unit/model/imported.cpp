@@ -155,6 +155,15 @@ TEST_CASE("a unit leaves its input as it was, and each micro-batch has its own s
   }
 }
 
+TEST_CASE("a program leaves the loader's batch as it was, and frozen parameters are not trained") {
+  Model model = model_of(config_of(file("effects")));
+  const at::Tensor batch = images(2, 0.3), before = batch.clone();
+  model.forward(batch, training(1));
+  CHECK(at::equal(batch, before));
+  CHECK(model.parameters().size() == 6);
+  CHECK(model.buffers().size() == 1);
+}
+
 TEST_CASE("the turned program and the program of eval() evaluate alike") {
   ModelConfig config = config_of(file("net"));
   Model turned = model_of(config);
@@ -171,6 +180,7 @@ TEST_CASE("the turned program and the program of eval() evaluate alike") {
 
 TEST_CASE("a program that draws in evaluation too is not evaluated") {
   CHECK(why_not_evaluated(config_of(file("net"))).empty());
+  CHECK_THAT(why_not_evaluated(config_of(file("effects"))), Contains("changes mean in evaluation too"));
   CHECK_THAT(why_not_evaluated(config_of(file("noisy"))), Contains("rand_like") && Contains("draws random numbers"));
 }
 

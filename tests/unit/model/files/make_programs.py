@@ -54,6 +54,26 @@ class Noisy(nn.Module):
         return self.fc(x + torch.rand_like(x))
 
 
+class Effects(nn.Module):
+    """Writes to its input, through a view, and to a buffer that it also reads."""
+
+    def __init__(self):
+        super().__init__()
+        self.a = nn.Linear(192, 16)
+        self.b = nn.Linear(32, 16)
+        self.head = nn.Linear(16, 10)
+        self.register_buffer("mean", torch.zeros(16))
+
+    def forward(self, x):
+        x = x.mul_(0.5).flatten(1)
+        halves = torch.zeros(x.shape[0], 32)
+        halves[:, :16] = self.a(x)
+        y = self.b(halves).relu() - self.mean
+        with torch.no_grad():
+            self.mean.lerp_(y.mean(0), 0.25)
+        return self.head(y)
+
+
 def write(name, model, example, dynamic=True):
     shapes = ({0: torch.export.Dim("batch")},) if dynamic else None
     whole = HERE / "whole.pt2"
@@ -79,6 +99,7 @@ def main():
     net, image = Net(), torch.randn(2, 3, 8, 8)
     write("net", net.train(), image)
     write("net-eval", net.eval(), image)
+    write("effects", Effects().train(), image)
     write("noisy", Noisy().train(), image)
     drops = [nn.Dropout2d(0.25), nn.Dropout(0.5, inplace=True)]
     write("drop", nn.Sequential(*drops, nn.Flatten(), nn.Linear(192, 192, bias=False)).train(), image)
