@@ -37,7 +37,11 @@ Command add_plan(CLI::App& app) {
         print_text(schedule_picture(plan));
       return 0;
     }
-    plan.memory = make_memory_forecast(loaded.recipe, plan);
+    try {
+      plan.memory = make_memory_forecast(loaded.recipe, plan);
+    } catch (const NoForecast& none) {  // named recovery: the plan says so
+      plan.notes.emplace_back(none.what());
+    }
     plan.notes.insert(plan.notes.begin(), loaded.notes.begin(), loaded.notes.end());
     if (*json) {
       Json all = plan_json(plan);

@@ -283,7 +283,7 @@ std::optional<EvaluationPlan> evaluation_plan(const Recipe& recipe, const DataPl
 }
 
 /// Whether the model can be trained on the data.
-void check_data(const Recipe& recipe, const DataSpec& data, const ModelNeeds& needs) {
+void require_fitting_data(const Recipe& recipe, const DataSpec& data, const ModelNeeds& needs) {
   check_classes(data, recipe.model, needs.num_classes);
   check_padding(recipe.data, recipe.model);
   check_batches(data, recipe.model, "data.batch_size");
@@ -315,7 +315,7 @@ Plan plain_plan(const Recipe& recipe, const Machine& machine, const RankPosition
   plan.data.rank = plan.stages.replica.rank;
   plan.data.accumulation = micro_batches;
   plan.loader.memory_limit = recipe.data.memory_limit.count;
-  check_data(recipe, plan.data, needs);
+  require_fitting_data(recipe, plan.data, needs);
   note_cut_documents(plan.data, plan.notes);
 
   require_samples_for_all(plan.data.schedule());

@@ -86,6 +86,28 @@ TEST_CASE("two ranks train a program, however they share it") {
   }
 }
 
+TEST_CASE("what a program cannot do is said in a sentence") {
+  const auto refused = [](const std::function<void(Recipe&)>& change) {
+    try {
+      train_as(1, with(change));
+    } catch (const UserError& error) {
+      return std::string(error.what());
+    }
+    return std::string("not refused");
+  };
+  CHECK_THAT(
+      refused([](Recipe& r) {
+        r.optimizations.activation_checkpointing = {true, {.policy = activation_checkpointing::Policy::selective}};
+      }),
+      Catch::Matchers::Contains("an exported program needs full"));
+  CHECK_THAT(refused([](Recipe& r) {
+               r.data.transforms = {ResizeConfig{.shorter_side = 9}, NormalizeConfig{}};
+             }),
+             Catch::Matchers::Contains("takes images of 3×8×8") && Catch::Matchers::Contains("3×9×9"));
+  CHECK_THAT(refused([](Recipe& r) { r.model.path = std::string(MODEL_FILES) + "/noisy.pt2"; }),
+             Catch::Matchers::Equals("not refused"));
+}
+
 TEST_CASE("switches that move or round a program's tensors change no more than rounding") {
   const Trained plain = train_as(1, program_recipe());
   const auto check = [&](double tolerance, const std::function<void(Recipe&)>& change) {

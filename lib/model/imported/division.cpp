@@ -75,7 +75,8 @@ class Divider {
     for_each_output(node, [&](int64_t value) {
       const auto& tensor = graph_.values[static_cast<size_t>(value)].tensor;
       born_[static_cast<size_t>(value)] = at + 1;
-      if (with_gradient && tensor && tensor->type && is_floating(*tensor->type)) gradient_[set_of(value)] = true;
+      const bool differentiable = tensor && (!tensor->type || is_floating(*tensor->type));  // or complex
+      if (with_gradient && differentiable) gradient_[set_of(value)] = true;
     });
   }
 

@@ -475,6 +475,14 @@ bool draws(const ProgramNode& node) {
 
 namespace {
 
+/// PyTorch refuses this in Python, so no graph has the check.
+void require_two_values(const at::Tensor& input) {
+  if (input.dim() < 2 || input.numel() > input.size(1)) return;
+  throw UserError(
+      "a batch-norm of the program has one value of each channel, and its variance would be 0: use larger batches or "
+      "images, and data.drop_last for a short last batch");
+}
+
 /// Runs under torch.no_grad or without autocast where the program did.
 std::function<void(ProgramValues&, const ForwardContext&)> guarded(
     const ProgramNode& node, at::Device device, std::function<void(ProgramValues&, const ForwardContext&)> run) {
@@ -501,6 +509,7 @@ Instruction make_instruction(const ProgramNode& node, const ProgramGraph& graph,
   const bool random = draws(node);
   const std::string_view name = aten_name(node.target);
   const Outputs outputs = node.outputs;
+  if (random && is_dropout(name) && !(rate_of(node, "p") <= 1)) refuse(site, node, "has a rate above 1");
   if (random && is_dropout(name))
     return {.run = guarded(node, site.device,
                            dropout_of(inputs.front(), rate_of(node, "p"), name.ends_with('_'),
@@ -523,9 +532,11 @@ Instruction make_instruction(const ProgramNode& node, const ProgramGraph& graph,
       std::find_if(arguments.begin(), arguments.end(), [](const auto& a) { return a.name() == "generator"; }) -
       arguments.begin();
   const bool seeded = random && takes_generator(operation);
+  const bool normalises = name == "batch_norm" && is_true(node, "training");
   return {.run = guarded(node, site.device,
                          [=, keeps_type = node.keeps_type](ProgramValues& values, const ForwardContext& context) {
                            std::vector<c10::IValue> stack = gather(values);
+                           if (normalises) require_two_values(stack.front().toTensor());
                            if (seeded && context.generator) stack[static_cast<size_t>(generator)] = *context.generator;
                            const auto type = keeps_type ? stack.front().toTensor().scalar_type() : at::kFloat;
                            operation.callBoxed(stack);

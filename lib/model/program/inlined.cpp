@@ -62,6 +62,12 @@ class Inliner {
 
   void add_node(const ProgramGraph& graph, const ProgramNode& node, Places& places, const Region& region) {
     ProgramNode copy = node;
+    // In another memory format a view may be impossible; reshape() is the same wherever it is not.
+    if (copy.target == "torch.ops.aten.view.default") {
+      copy.target = "torch.ops.aten.reshape.default";
+      for (auto& input : copy.inputs)
+        if (input.name == "size") input.name = "shape";
+    }
     copy.no_gradients = region.no_gradients;
     copy.no_autocast = region.no_autocast;
     for (auto& input : copy.inputs)

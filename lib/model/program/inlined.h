@@ -6,7 +6,8 @@
 namespace trainopt {
 
 /// The graph with the nodes of wrap_with_set_grad_enabled and wrap_with_autocast in place of these, marked by
-/// no_gradients and no_autocast, and without the nodes that only check sizes. Throws UserError(checkpoint) for an
+/// no_gradients and no_autocast, and without the nodes that only check sizes, and with
+/// reshape for view, which channels-last needs. Throws UserError(checkpoint) for an
 /// autocast that is on: the recipe decides on precision.
 ProgramGraph inlined(const ProgramGraph& graph);
 

@@ -328,9 +328,8 @@ Program::Program(std::shared_ptr<const ProgramArchive> archive, const std::optio
       for (const auto& [tensor, about] : all.at("config").items())
         stored_.emplace(tensor, stored_from(tensor, about, folder, *archive_));
     }
-    for (const ProgramInput& input : inputs_)
-      if (input.kind != ProgramInput::Kind::user && !stored_.contains(input.name))
-        damaged(fmt::format("its weights lack {}", input.name));
+    for (size_t i = 0; i < inputs_.size(); ++i)
+      if (inputs_[i].kind != ProgramInput::Kind::user) require_stored(i);
   } catch (const Json::exception& error) {
     archive_->refuse("its program is damaged: " + json_problem(error));
   } catch (const UserError& error) {
@@ -342,6 +341,18 @@ Program::Program(std::shared_ptr<const ProgramArchive> archive, const std::optio
 Program::Range Program::range_of(const std::string& symbol) const {
   const auto range = ranges_.find(symbol);
   return range == ranges_.end() ? Range() : range->second;
+}
+
+/// The graph and the weights must agree on the tensor.
+void Program::require_stored(size_t input) const {
+  const std::string& name = inputs_[input].name;
+  const auto stored = stored_.find(name);
+  if (stored == stored_.end()) damaged(fmt::format("its weights lack {}", name));
+  const auto& seen = graph_.values[static_cast<size_t>(graph_.inputs[input].index)].tensor;
+  if (!seen) return;
+  const std::vector<ProgramSize> sizes(stored->second.sizes.begin(), stored->second.sizes.end());
+  if (seen->type != stored->second.type || seen->sizes != sizes)
+    damaged(fmt::format("{} has another shape or type in the weights than in the program", name));
 }
 
 const StoredTensor& Program::stored(const std::string& name) const {

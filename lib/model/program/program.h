@@ -133,6 +133,8 @@ class Program {
   Range range_of(const std::string& symbol) const;
 
  private:
+  void require_stored(size_t input) const;
+
   std::shared_ptr<const ProgramArchive> archive_;
   ProgramGraph graph_;
   std::vector<ProgramInput> inputs_;

@@ -29,6 +29,9 @@ struct Recomputation {
   bool keeps_products =
       false;           ///< keeps results of matrix products and convolutions, which are then not computed again
   bool draws = false;  ///< the unit draws random numbers in training
+  /// Both passes run the same products in the same order. An exported program's linear layers may not: libtorch folds
+  /// a product otherwise if the weight needs a gradient.
+  bool same_products = true;
 };
 
 /// `state`: all parameters and buffers that `inner` computes with. Same results and gradients as `inner`, in all bits;
@@ -113,11 +116,16 @@ Outcome apply(Plan& plan, const Config& config) {
                                      word_of(plan.model.config.name), counted(config.every.value_or(1), "block")));
   double flops = 0;
   for (const size_t unit : chosen) flops += model.unit_flops()[unit];
-  const bool draws = plan.model.layers.draws, selective = config.policy == Policy::selective;
+  const bool draws = plan.model.layers.draws, selective = config.policy == Policy::selective,
+             same_products = plan.model.layers.replaceable;
+  if (selective && !same_products)
+    throw UserError(
+        "optimizations.activation_checkpointing.policy: selective keeps the products of the built-in networks only; an "
+        "exported program needs full");
   plan.rewinds_random_state |= draws;
-  plan.wrap_model.push_back([chosen, how = Recomputation{.keeps_products = selective, .draws = draws}](Model& built) {
-    wrap_units(built, chosen, how);
-  });
+  plan.wrap_model.push_back(
+      [chosen, how = Recomputation{.keeps_products = selective, .draws = draws, .same_products = same_products}](
+          Model& built) { wrap_units(built, chosen, how); });
   const std::string units =
       fmt::format("{} of {}", chosen.size(), counted(static_cast<int64_t>(model.units().size()), "unit"));
   const std::string what =
@@ -212,6 +220,7 @@ class RecomputedUnit : public WrappedUnit {
     if (how_.draws && first.context.training) first.random_state = first.context.generator->get_state();
     if (inner_->reads_what_it_changes())
       for (const at::Tensor& buffer : buffers_) first.buffers.push_back(buffer.clone());
+    if (!how_.same_products) return inner_->forward(input, first.context);
     KeepProducts keeping;
     at::Tensor output = inner_->forward(input, first.context);
     Products products = keeping.take();
@@ -250,7 +259,8 @@ class RecomputedUnit : public WrappedUnit {
     for (size_t i = 0; i < first.buffers.size(); ++i) buffers_[i].variable_data().copy_(first.buffers[i]);
     const at::AutoGradMode differentiated(true);
     const AutocastGuard autocast(input.device().type(), first.autocast);
-    const RepeatProducts repeated(std::move(products));
+    std::optional<RepeatProducts> repeated;
+    if (how_.same_products) repeated.emplace(std::move(products));
     return inner_->forward(input, first.context);
   }
 
