@@ -1,0 +1,64 @@
+"""Programs of torch.export on the command line: what is shown, planned, trained and refused."""
+
+from pathlib import Path
+
+import pytest
+
+from conftest import summary
+
+FILES = Path(__file__).resolve().parents[1] / "unit/model/files"
+
+RECIPE = f"""
+name: own
+device: cpu
+model: {{name: exported, path: {FILES}/net.pt2}}
+data:
+  {{dataset: fake_cifar10, size: 40, batch_size: 8, transforms: [{{resize: 8}}, {{normalize: {{mean: 0.5, std: 0.5}}}}]}}
+train: {{max_steps: 3}}
+logging: {{sinks: [jsonl]}}
+"""
+
+
+def test_show(trainopt):
+    shown = trainopt("model", "show", FILES / "net.pt2")
+    assert shown.code == 0
+    for words in ("images of 3×8×8", "10 logits", "1,498", "dropout.default in drop", "4 units", "blocks.1"):
+        assert words in shown.out
+    facts = trainopt("model", "show", FILES / "net.pt2", "--units", "layers", "--json").json()
+    assert facts["outputs"] == 10 and len(facts["units"]) > 4
+    assert sum(unit["parameters"] for unit in facts["units"]) == facts["parameters"] == 1498
+    trainopt.refused("model", "show", FILES / "fixed.pt2", code=4, says=["exactly 2", "torch.export.Dim"])
+
+
+def test_train_and_plan(trainopt, tmp_path):
+    recipe = trainopt.write("own.yaml", RECIPE)
+    plan = trainopt("plan", recipe, "optimizations.winograd=true")
+    assert plan.code == 0 and "an exported program computes its operations itself" in plan.out
+    done = trainopt("run", recipe, "--run-dir", tmp_path / "run", "--quiet")
+    assert done.code == 0 and summary(tmp_path / "run")["steps"] == 3
+    # Its weights are a file that it starts from.
+    again = trainopt("run", recipe, f"model.weights={tmp_path}/run/weights.safetensors", "--quiet")
+    assert again.code == 0
+
+
+@pytest.mark.parametrize(
+    "change, code, says",
+    [
+        ("model.path=null", 2, ["model.path", "torch.export.save"]),
+        ("model.path=absent.pt2", 4, ["absent.pt2: there is no such file"]),
+        (f"model.path={FILES}/net-eval.pt2", 4, ["after eval()"]),
+        (f"model.evaluation_path={FILES}/drop.pt2", 4, ["it is not the model of"]),
+        ("data.transforms=[{resize: 16}]", 2, ["takes images of 3×8×8", "3×16×16"]),
+        ("model.num_classes=5", 2, ["model.num_classes", "exported does not have this"]),
+        ("parallel.pipeline.stages=2", 2, ["cannot be divided among ranks"]),
+    ],
+)
+def test_refused(trainopt, change, code, says):
+    trainopt.refused("plan", trainopt.write("own.yaml", RECIPE), change, code=code, says=says)
+
+
+@pytest.mark.parametrize("words", ["torch.export", "torch.jit", "torch.compile"])
+def test_options_know_what_pytorch_calls_it(trainopt, words):
+    found = trainopt("options", words)
+    assert found.code == 0
+    assert ("optimizations.fused_kernels" if "compile" in words else "model.path") in found.out
