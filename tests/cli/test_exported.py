@@ -13,7 +13,10 @@ name: own
 device: cpu
 model: {{name: exported, path: {FILES}/net.pt2}}
 data:
-  {{dataset: fake_cifar10, size: 40, batch_size: 8, transforms: [{{resize: 8}}, {{normalize: {{mean: 0.5, std: 0.5}}}}]}}
+  dataset: fake_cifar10
+  size: 40
+  batch_size: 8
+  transforms: [{{resize: 8}}, {{normalize: {{mean: 0.5, std: 0.5}}}}]
 train: {{max_steps: 3}}
 logging: {{sinks: [jsonl]}}
 """

@@ -242,6 +242,7 @@ def programs():
         "defined_twice": parts(program([linear, linear]), weights()),
         "nothing": parts({}, {}),
         "deep": parts(b'{"graph_module":' + b"[" * 3000, weights()),
+        "many_levels": parts(b'{"graph_module":' + b'{"as_sym_int":' * 3000 + b"1" + b"}" * 3001, weights()),
         "beyond_the_end": parts(program([linear]), weights(offset=1)),
         "overflow": parts(program([linear]), weights(sizes=(2**62, 2**62), strides=(2**62, 2**62))),
         "negative": parts(program([linear]), weights(sizes=(-2, 3))),

@@ -37,6 +37,16 @@ std::optional<ProgramType> type_from(int64_t code) {
   return std::nullopt;
 }
 
+/// Parses a member of the archive. The parser copies what it has while it grows, and needs stack for every level.
+Json parse_member(const ProgramArchive& archive, const std::string& name) {
+  constexpr int kDeepest = 200;
+  const auto shallow = [&](int depth, Json::parse_event_t, Json&) {
+    if (depth > kDeepest) damaged(fmt::format("its {} has more than {} levels", name, kDeepest));
+    return true;
+  };
+  return Json::parse(archive.text_of(name), shallow);
+}
+
 /// The only entry of an object such as {"as_int": 3}.
 std::pair<std::string, const Json&> only_entry(const Json& json) {
   if (!json.is_object() || json.size() != 1) damaged("its program has a value that is not of one kind");
@@ -301,7 +311,7 @@ Program::Program(std::shared_ptr<const ProgramArchive> archive, const std::optio
     : archive_(std::move(archive)) {
   try {
     const std::string program = program_name(*archive_, name);
-    const Json json = parse_json(archive_->text_of("models/" + program + ".json"));
+    const Json json = parse_member(*archive_, "models/" + program + ".json");
     const Json& version = json.at("schema_version");
     torch_version_ = json.value("torch_version", "");
     if (integer_of(version.at("major")) != kSchemaMajor)
@@ -324,7 +334,7 @@ Program::Program(std::shared_ptr<const ProgramArchive> archive, const std::optio
     for (const auto& [folder, config] :
          {std::pair<std::string, std::string>{"data/weights/", program + "_weights_config.json"},
           {"data/constants/", program + "_constants_config.json"}}) {
-      const Json all = parse_json(archive_->text_of(folder + config));
+      const Json all = parse_member(*archive_, folder + config);
       for (const auto& [tensor, about] : all.at("config").items())
         stored_.emplace(tensor, stored_from(tensor, about, folder, *archive_));
     }
