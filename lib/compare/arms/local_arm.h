@@ -67,8 +67,8 @@ class LocalArm : public Arm, public RunListener {
 std::vector<int64_t> gradient_steps(const Plan& plan);
 
 /// How many steps the update in update_file() covers; the first is the last of gradient_steps(). Fewer hide Adam's
-/// momentum. With more, the trainings of a deep network diverge:
-/// ResNet-18's update in bfloat16 had a cosine of 0.56 with float32's after 6 steps and of 0.41 after 10.
+/// momentum. With more, the trainings of a deep network diverge: ResNet-18's update in bfloat16 had a cosine of 0.56
+/// with float32's after 6 steps and of 0.41 after 10.
 inline constexpr int64_t kUpdateSteps = 6;
 
 /// The file of these steps' update in an arm's folder: the change of parameters and buffers. Parameters have their

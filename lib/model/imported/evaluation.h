@@ -14,7 +14,8 @@ namespace trainopt {
 struct EvaluationNodes {
   std::vector<std::optional<ProgramNode>> nodes;
   std::vector<int64_t> same_as;  ///< for each value the one that it equals in evaluation, perhaps itself
-  /// Why the program cannot be evaluated: names the operation that still draws, and its module. Empty: it can.
+  /// Why the program cannot be evaluated: names the operation that still draws or changes a
+  /// buffer, and its module. Empty: it can.
   std::string problem;
 };
 

@@ -535,7 +535,9 @@ class Importer {
 
 ProgramFacts program_facts(const ModelConfig& config) {
   const Source source(config);
-  if (is_of_evaluation(source)) source.refuse("it was exported after eval(), so it cannot train; export model.train()");
+  if (is_of_evaluation(source))
+    source.refuse(
+        "it was exported after eval(), or its batch-norm is frozen and it has no dropout; export model.train()");
   if (source.division.trained.empty()) source.refuse("it has no parameter that is trained");
   const InputShape input = shape_of(source, config);
   const auto [least, largest] =
