@@ -180,7 +180,7 @@ Command add_profile(CLI::App& app) {
                        {.injections = {},
                         .output = output,
                         .then =
-                            [&](const FinishedRun& run) {
+                            [&](const EndedRun& run) {
                               if (run.member.is_first())
                                 show(traces_in(run.run_dir, launch.position.ranks, first_step), run.run_dir, *options,
                                      profiler.active, limits_of(loaded.recipe, launch, context.environment), *as_json);

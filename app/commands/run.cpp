@@ -75,7 +75,7 @@ Command add_run(CLI::App& app) {
       if (const Injection one = parse_injection(text); launch.restarts.done == 0 || one.every_time)
         injections.push_back(one);
     const LoadedRecipe loaded = recipes->load(*command, launch.position.ranks);
-    const auto measure_ceilings_of = [&](const FinishedRun& run) {
+    const auto measure_ceilings_of = [&](const EndedRun& run) {
       return measure_with(run.member, run.machine, context.environment, [&](ArmFactory& arms, const Explain&) {
         return show_ceilings(loaded.recipe, launch.position.ranks, arms, run.run_dir, *measure, output);
       });

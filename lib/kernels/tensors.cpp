@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "device/stream.h"
+#include "device/tensor.h"
 
 namespace trainopt::kernels {
 
@@ -19,6 +20,12 @@ DType dtype_of(at::ScalarType type) {
 }
 
 at::Tensor nhwc(const at::Tensor& tensor) { return tensor.contiguous(at::MemoryFormat::ChannelsLast); }
+
+at::Tensor wide(const at::Tensor& tensor) { return tensor.to(at::kFloat); }
+
+at::Tensor empty_beside(at::IntArrayRef sizes, const at::Tensor& beside, at::ScalarType type, at::MemoryFormat format) {
+  return at::empty(sizes, beside.options().dtype(type).memory_format(format).requires_grad(false));
+}
 
 int64_t values_per_channel(const at::Tensor& images) { return images.numel() / images.size(1); }
 

@@ -12,7 +12,7 @@
 namespace trainopt {
 namespace {
 
-constexpr double kEpsilon = 1e-5;  // ε of layer norms
+constexpr double kGpt2Epsilon = 1e-5;  // ε of layer norms
 constexpr double kDeviation = 0.02;
 constexpr const char* kTokens = "transformer.wte.weight";
 
@@ -63,9 +63,9 @@ TransformerBlock::Parts decoder_block(Builder& builder, const std::string& name,
                          {.causal = true, .dropout = options.dropout});
   };
   return {.name = name,
-          .ln_1 = {builder, name + ".ln_1", width, kEpsilon},
+          .ln_1 = {builder, name + ".ln_1", width, kGpt2Epsilon},
           .attention = self_attention(),
-          .ln_2 = {builder, name + ".ln_2", width, kEpsilon},
+          .ln_2 = {builder, name + ".ln_2", width, kGpt2Epsilon},
           .mlp_in = conv1d(builder, name + ".mlp.c_fc", width, 4 * width, kDeviation),
           .mlp_out = conv1d(builder, name + ".mlp.c_proj", 4 * width, width, of_branch),
           .gelu = GeluForm::tanh,
@@ -75,7 +75,7 @@ TransformerBlock::Parts decoder_block(Builder& builder, const std::string& name,
 class FinalNorm : public Unit {
  public:
   FinalNorm(Builder& builder, int64_t width)
-      : ln_(builder, "transformer.ln_f", width, kEpsilon), operations_(builder.operations()) {}
+      : ln_(builder, "transformer.ln_f", width, kGpt2Epsilon), operations_(builder.operations()) {}
   std::string name() const override { return "transformer.ln_f"; }
   at::Tensor forward(const at::Tensor& input, const ForwardContext&) override {
     return operations_->layer_norm->layer_norm(input, ln_);
@@ -109,7 +109,7 @@ class LanguageHead : public Unit {
   std::shared_ptr<const Operations> operations_;
 };
 
-std::optional<std::string> name_of_file(const std::string& name) {
+std::optional<std::string> gpt2_name_of_file(const std::string& name) {
   constexpr std::string_view kPrefix = "transformer.";
   if (name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias")) return std::nullopt;  // causal masks
   if (name == "lm_head.weight") return kTokens;
@@ -125,7 +125,7 @@ void build_gpt2(Builder& builder, const ModelConfig& config, const InputShape&) 
     builder.add<TransformerBlock>(decoder_block(builder, fmt::format("transformer.h.{}", layer), options));
   builder.add<FinalNorm>(options.width);
   builder.add<LanguageHead>();
-  builder.names_in_files(name_of_file);
+  builder.names_in_files(gpt2_name_of_file);
 }
 
 }  // namespace trainopt

@@ -5,9 +5,9 @@
 namespace trainopt {
 namespace {
 
-class Stem : public Unit {
+class ResNetStem : public Unit {
  public:
-  Stem(Builder& builder, StemKind kind, int64_t channels)
+  ResNetStem(Builder& builder, StemKind kind, int64_t channels)
       : pools_(kind == StemKind::imagenet),
         conv1_(builder, "conv1", pools_ ? Conv2d::Shape{channels, 64, 7, 2, 3} : Conv2d::Shape{channels, 64, 3, 1, 1}),
         bn1_(builder, "bn1", 64),
@@ -34,16 +34,16 @@ class Stem : public Unit {
 };
 
 /// The projection on the shortcut, used if the input's shape differs from the block's output.
-struct Downsample {
-  Downsample(Builder& builder, const std::string& name, int64_t in, int64_t out, int64_t stride)
+struct Projection {
+  Projection(Builder& builder, const std::string& name, int64_t in, int64_t out, int64_t stride)
       : conv(builder, name + ".downsample.0", {in, out, 1, stride}), norm(builder, name + ".downsample.1", out) {}
   Conv2d conv;
   BatchNorm2d norm;
 };
 
-class Block : public Unit {
+class ResidualBlock : public Unit {
  public:
-  Block(Builder& builder, std::string name) : name_(std::move(name)), operations_(builder.operations()) {}
+  ResidualBlock(Builder& builder, std::string name) : name_(std::move(name)), operations_(builder.operations()) {}
   std::string name() const override { return name_; }
 
  protected:
@@ -57,14 +57,14 @@ class Block : public Unit {
 
   std::string name_;
   std::shared_ptr<const Operations> operations_;
-  std::optional<Downsample> downsample_;  // created last: torchvision lists it after the block's own layers
+  std::optional<Projection> downsample_;  // created last: torchvision lists it after the block's own layers
 };
 
-class BasicBlock : public Block {
+class BasicBlock : public ResidualBlock {
  public:
   static constexpr int64_t kExpansion = 1;
   BasicBlock(Builder& builder, const std::string& name, int64_t in, int64_t width, int64_t stride)
-      : Block(builder, name),
+      : ResidualBlock(builder, name),
         conv1_(builder, name + ".conv1", {in, width, 3, stride, 1}),
         bn1_(builder, name + ".bn1", width),
         conv2_(builder, name + ".conv2", {width, width, 3, 1, 1}),
@@ -88,11 +88,11 @@ class BasicBlock : public Block {
   BatchNorm2d bn2_;
 };
 
-class Bottleneck : public Block {
+class Bottleneck : public ResidualBlock {
  public:
   static constexpr int64_t kExpansion = 4;
   Bottleneck(Builder& builder, const std::string& name, int64_t in, int64_t width, int64_t stride)
-      : Block(builder, name),
+      : ResidualBlock(builder, name),
         conv1_(builder, name + ".conv1", {in, width, 1}),
         bn1_(builder, name + ".bn1", width),
         conv2_(builder, name + ".conv2", {width, width, 3, stride, 1}),
@@ -140,7 +140,7 @@ class Head : public Unit {
 
 template <class B>
 void build(Builder& builder, const ModelConfig& config, int64_t input_channels, const std::array<int64_t, 4>& depths) {
-  builder.add<Stem>(config.stem, input_channels);
+  builder.add<ResNetStem>(config.stem, input_channels);
   int64_t in = 64;
   for (int64_t layer = 0; layer < 4; ++layer) {
     const int64_t width = int64_t{64} << layer;

@@ -10,7 +10,7 @@
 namespace trainopt {
 namespace {
 
-constexpr double kEpsilon = 1e-6;  // ε of layer norms; torch's default is ten times this
+constexpr double kVitEpsilon = 1e-6;  // ε of layer norms; torch's default is ten times this
 
 struct Size : TransformerSize {
   int64_t patch;
@@ -67,9 +67,9 @@ TransformerBlock::Parts encoder_block(Builder& builder, const std::string& name,
   const int64_t width = size.width;
   const Linear::Values mlp_values{InitialValues::xavier_uniform(width, 4 * width), InitialValues::normal(1e-6)};
   return {.name = name,
-          .ln_1 = {builder, name + ".ln_1", width, kEpsilon},
+          .ln_1 = {builder, name + ".ln_1", width, kVitEpsilon},
           .attention = self_attention(builder, name + ".self_attention", size),
-          .ln_2 = {builder, name + ".ln_2", width, kEpsilon},
+          .ln_2 = {builder, name + ".ln_2", width, kVitEpsilon},
           .mlp_in = {builder, name + ".mlp.0.", width, 4 * width, mlp_values},
           .mlp_out = {builder, name + ".mlp.3.", 4 * width, width, mlp_values},
           .gelu = GeluForm::exact,
@@ -81,7 +81,7 @@ TransformerBlock::Parts encoder_block(Builder& builder, const std::string& name,
 class ClassToken : public Unit {
  public:
   ClassToken(Builder& builder, int64_t width)
-      : ln_(builder, "encoder.ln", width, kEpsilon), operations_(builder.operations()) {}
+      : ln_(builder, "encoder.ln", width, kVitEpsilon), operations_(builder.operations()) {}
   std::string name() const override { return "encoder.ln"; }
   at::Tensor forward(const at::Tensor& input, const ForwardContext&) override {
     return operations_->layer_norm->layer_norm(input.select(1, 0), ln_);
@@ -108,7 +108,7 @@ class ClassHead : public Unit {
 };
 
 /// torchvision called two layers otherwise until version 0.12, and the weights that it offers for download still do.
-std::string name_of_file(const std::string& name) {
+std::string vit_name_of_file(const std::string& name) {
   std::string current = name;
   for (const auto& [old, now] : {std::pair{".mlp.linear_1.", ".mlp.0."}, std::pair{".mlp.linear_2.", ".mlp.3."}})
     if (const size_t at = name.find(old); at != std::string::npos)
@@ -131,7 +131,7 @@ void build_vit(Builder& builder, const ModelConfig& config, const InputShape& in
         encoder_block(builder, fmt::format("encoder.layers.encoder_layer_{}", layer), size, config.dropout));
   builder.add<ClassToken>(size.width);
   builder.add<ClassHead>(size.width, config.num_classes);
-  builder.names_in_files(name_of_file);
+  builder.names_in_files(vit_name_of_file);
 }
 
 }  // namespace trainopt

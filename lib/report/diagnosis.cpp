@@ -20,9 +20,9 @@ std::optional<double> number(const Json& json, std::string_view path) {
 }
 
 const Json& list_at(const Json& json, std::string_view path) {
-  static const Json kNone = Json::array();
+  static const Json kNoEntries = Json::array();
   const Json& value = at(json, path);
-  return value.is_array() ? value : kNone;
+  return value.is_array() ? value : kNoEntries;
 }
 
 /// "trainopt compare runs/job/recipe.yaml REST", started as the run was.

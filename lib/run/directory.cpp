@@ -116,11 +116,11 @@ fs::path make_run_directory(const Recipe& recipe) {
 }
 
 namespace {
-constexpr double kLookSeconds = 1;
+constexpr double kNameLookSeconds = 1;
 }
 
 void FolderWatch::look() {
-  if (seconds_since(looked_at_) < kLookSeconds) return;
+  if (seconds_since(looked_at_) < kNameLookSeconds) return;
   looked_at_ = Clock::now();
   const auto name = folder_.name();
   if (name == HeldFolder::Name::no_folder)

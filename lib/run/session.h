@@ -14,7 +14,7 @@
 namespace trainopt {
 
 /// A training that was not stopped, and whose memory is free again.
-struct FinishedRun {
+struct EndedRun {
   JobMember& member;
   const Machine& machine;
   const std::filesystem::path& run_dir;
@@ -23,7 +23,7 @@ struct FinishedRun {
 struct SessionOptions {
   std::vector<Injection> injections;
   OutputOptions output;
-  std::function<int(const FinishedRun&)> then = {};  ///< on every rank; returns the exit code; may be empty
+  std::function<int(const EndedRun&)> then = {};  ///< on every rank; returns the exit code; may be empty
 };
 
 /// Returns the exit code. With a single rank, a failure is thrown; with several, the rank reports it and ends the

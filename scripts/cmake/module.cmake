@@ -16,7 +16,7 @@ endfunction()
 #   [GENERATED a.cpp ...] [EXCEPT a.cpp ...])
 # Adds a static library for one folder of lib/, of all its sources (see trainopt_sources()) but those in EXCEPT. TORCH:
 # the module uses libtorch, through the precompiled header that all modules share. COLD: its code takes no noticeable
-# part of a step. BATCH: see trainopt_compile_in_batches(). ALONE: sources that are in no batch.
+# part of a step. BATCH: see trainopt_compile_in_batches(). ALONE: sources that are in no small batch.
 function(trainopt_module name)
   cmake_parse_arguments(arg "TORCH;COLD" "BATCH" "ALONE;EXCEPT;GENERATED;USES;LINKS" ${ARGN})
   set(target trainopt_${name})
@@ -26,7 +26,7 @@ function(trainopt_module name)
   endif()
   add_library(${target} STATIC ${sources} ${arg_GENERATED})
   trainopt_compile_in_batches(${target} ${arg_BATCH})
-  if(arg_ALONE)
+  if(arg_ALONE AND NOT TRAINOPT_BATCHES STREQUAL WHOLE)
     set_source_files_properties(${arg_ALONE} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
   endif()
   if(arg_COLD)
@@ -105,19 +105,22 @@ function(trainopt_test name)
 endfunction()
 
 # trainopt_compile_in_batches(TARGET [N])
-# Compiles N sources (8 by default) at a time as one. libtorch's headers leave template instantiations to every
-# compilation, seconds of work that the sources of a batch share. Modules that change often have smaller batches,
-# because a changed source compiles its whole batch. Names in anonymous namespaces must differ within a module, also
-# from what its headers and using-directives bring in. The compiler does not notice: with the kernels of an operation in
-# one batch, by_channel() of norm/reference.cpp hid that of norm/cpu/by_rows.h. So kernels have batches of 1.
+# Compiles the sources of a module as one. libtorch's headers leave template instantiations to every compilation,
+# seconds of work that the sources of a batch share. With TRAINOPT_BATCHES=SMALL a batch has N sources (8 by default),
+# because a changed source compiles its whole batch. N = 1: always one by one. Names in anonymous namespaces must differ
+# within a module, also from what its headers and using-directives bring in.
 function(trainopt_compile_in_batches target)
   set(size 8)
   if(ARGC GREATER 1)
     set(size ${ARGV1})
   endif()
-  if(TRAINOPT_BATCHES AND size GREATER 1)
-    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${size})
+  if(size EQUAL 1 OR TRAINOPT_BATCHES STREQUAL OFF)
+    return()
   endif()
+  if(TRAINOPT_BATCHES STREQUAL WHOLE)
+    set(size 0)   # no limit
+  endif()
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${size})
 endfunction()
 
 function(trainopt_use_torch target)

@@ -12,7 +12,14 @@ set(CMAKE_CXX_FLAGS_RELEASE "-O2 -g1")
 # For code that takes no noticeable part of a step, and for tests: compiles a fifth to a third faster.
 set(trainopt_cold_options $<$<CONFIG:Release>:-O1>)
 
-option(TRAINOPT_BATCHES "Compile sources of a module in batches; OFF: one by one, as clang-tidy and editors want" ON)
+if(NOT DEFINED TRAINOPT_BATCHES AND DEFINED ENV{TRAINOPT_BATCHES})
+  set(TRAINOPT_BATCHES $ENV{TRAINOPT_BATCHES})
+endif()
+set(TRAINOPT_BATCHES WHOLE CACHE STRING
+  "Sources compiled as one. WHOLE: all of a module; SMALL: a few, for developers; OFF: none, for clang-tidy, editors")
+if(NOT TRAINOPT_BATCHES MATCHES "^(WHOLE|SMALL|OFF)$")
+  message(FATAL_ERROR "TRAINOPT_BATCHES must be WHOLE, SMALL or OFF")
+endif()
 option(TRAINOPT_WERROR "Treat warnings as errors" OFF)
 if(NOT DEFINED TRAINOPT_CUDA AND DEFINED ENV{TRAINOPT_CUDA})
   set(TRAINOPT_CUDA $ENV{TRAINOPT_CUDA})

@@ -7,9 +7,6 @@
 namespace trainopt::kernels {
 namespace {
 
-/// The tensors saved for backward, in this order.
-enum Saved : size_t { kQuery, kKey, kValue, kLogSums };
-
 at::Tensor with_contiguous_heads(const at::Tensor& tensor) {
   return tensor.stride(-1) == 1 ? tensor : tensor.contiguous();
 }
@@ -17,6 +14,8 @@ at::Tensor with_contiguous_heads(const at::Tensor& tensor) {
 }  // namespace
 
 at::Tensor attention(const AttentionInputs& inputs, const AttentionKernels& kernels) {
+  // The tensors saved for backward, in this order.
+  enum Saved : size_t { kQuery, kKey, kValue, kLogSums };
   const auto forward = [&](std::vector<at::Tensor>& saved) {
     // The inputs let a step's observer see their type.
     RECORD_FUNCTION(kAttentionLabel, std::vector<c10::IValue>({inputs.query, inputs.key, inputs.value}));

@@ -1,13 +1,13 @@
 #include "kernels/gelu/gelu.h"
 
+#include "kernels/tensors.h"
+
 #include "device/tensor.h"
 
 #include <ATen/ops/gelu_backward.h>
 
 namespace trainopt::kernels {
 namespace {
-
-at::Tensor wide(const at::Tensor& tensor) { return tensor.to(at::kFloat); }
 
 c10::string_view word_of(Gelu form) { return form == Gelu::tanh ? "tanh" : "none"; }
 

@@ -11,11 +11,6 @@
 namespace trainopt::kernels {
 namespace {
 
-at::Tensor make(at::IntArrayRef sizes, const at::Tensor& like, at::ScalarType type,
-                at::MemoryFormat format = at::MemoryFormat::Contiguous) {
-  return at::empty(sizes, like.options().dtype(type).memory_format(format).requires_grad(false));
-}
-
 void check_pixels(int64_t images, int64_t pixels) {
   TRAINOPT_CHECK(images * pixels > 0 && images * pixels <= std::numeric_limits<int32_t>::max());
 }
@@ -33,7 +28,7 @@ at::Tensor LaunchedHeadKernels::mean(const at::Tensor& x) const {
   const int64_t pixels = x.size(2) * x.size(3);
   check_pixels(x.size(0), pixels);
   const c10::DeviceGuard guard(x.device());
-  at::Tensor result = make({x.size(0), x.size(1)}, x, x.scalar_type());
+  at::Tensor result = empty_beside({x.size(0), x.size(1)}, x, x.scalar_type());
   launches_.mean({.dtype = dtype_of(x.scalar_type()),
                   .images = x.size(0),
                   .pixels = pixels,
@@ -48,8 +43,8 @@ at::Tensor LaunchedHeadKernels::mean_gradient(const at::Tensor& gradient, int64_
   check_rows(gradient);
   check_pixels(gradient.size(0), height * width);
   const c10::DeviceGuard guard(gradient.device());
-  at::Tensor result = make({gradient.size(0), gradient.size(1), height, width}, gradient, gradient.scalar_type(),
-                           at::MemoryFormat::ChannelsLast);
+  at::Tensor result = empty_beside({gradient.size(0), gradient.size(1), height, width}, gradient,
+                                   gradient.scalar_type(), at::MemoryFormat::ChannelsLast);
   launches_.mean_gradient({.dtype = dtype_of(gradient.scalar_type()),
                            .images = gradient.size(0),
                            .pixels = height * width,
@@ -66,9 +61,9 @@ CrossEntropy LaunchedHeadKernels::cross_entropy(const at::Tensor& logits, const 
   TRAINOPT_CHECK(target.dim() == 1 && target.size(0) == logits.size(0) && target.device() == logits.device() &&
                  target.scalar_type() == at::kLong && target.is_contiguous());
   const c10::DeviceGuard guard(logits.device());
-  CrossEntropy result{make({}, logits, at::kFloat), make(logits.sizes(), logits, logits.scalar_type())};
+  CrossEntropy result{empty_beside({}, logits, at::kFloat), empty_beside(logits.sizes(), logits, logits.scalar_type())};
   // Its memory is reused only in stream order, so after the pass.
-  const at::Tensor row_losses = make({logits.size(0)}, logits, at::kFloat);
+  const at::Tensor row_losses = empty_beside({logits.size(0)}, logits, at::kFloat);
   launches_.cross_entropy({.dtype = dtype_of(logits.scalar_type()),
                            .rows = logits.size(0),
                            .classes = logits.size(1),

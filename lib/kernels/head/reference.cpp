@@ -1,13 +1,13 @@
 #include "kernels/head/head.h"
 
+#include "kernels/tensors.h"
+
 #include "device/tensor.h"
 
 #include <limits>
 
 namespace trainopt::kernels {
 namespace {
-
-at::Tensor wide(const at::Tensor& tensor) { return tensor.to(at::kFloat); }
 
 class ReferenceHeadKernels : public HeadKernels {
  public:

@@ -12,10 +12,6 @@
 namespace trainopt::kernels {
 namespace {
 
-at::Tensor make(at::IntArrayRef sizes, const at::Tensor& like, at::ScalarType type = at::kFloat) {
-  return at::empty(sizes, like.options().dtype(type).requires_grad(false));
-}
-
 device::Samples written(const at::Tensor& tensor) {
   if (!tensor.defined()) return {};
   return {dtype_of(tensor.scalar_type()), tensor.mutable_data_ptr()};
@@ -52,10 +48,11 @@ LayerNormResult LaunchedLayerNormKernels::forward(const at::Tensor& residual, co
   const int64_t rows = count_of_rows(residual);
   const c10::DeviceGuard guard(residual.device());
   LayerNormResult result{.sum = residual,
-                         .normalized = make(residual.sizes(), residual, type),
-                         .by = {make({rows}, residual), make({rows}, residual)}};
+                         .normalized = empty_beside(residual.sizes(), residual, type),
+                         .by = {empty_beside({rows}, residual), empty_beside({rows}, residual)}};
   if (branch.defined())
-    result.sum = make(residual.sizes(), residual, c10::promoteTypes(residual.scalar_type(), branch.scalar_type()));
+    result.sum =
+        empty_beside(residual.sizes(), residual, c10::promoteTypes(residual.scalar_type(), branch.scalar_type()));
   launches_.forward({.rows = rows,
                      .width = residual.size(-1),
                      .residual = samples(residual, residual),
@@ -77,12 +74,12 @@ LayerNormGradients LaunchedLayerNormKernels::backward(const Upstream& gradients,
                                                       std::optional<at::ScalarType> branch) const {
   const int64_t rows = count_of_rows(sum);
   const c10::DeviceGuard guard(sum.device());
-  LayerNormGradients result{.of_residual = make(sum.sizes(), sum, residual),
+  LayerNormGradients result{.of_residual = empty_beside(sum.sizes(), sum, residual),
                             .of_branch = {},
-                            .of_weight = make(weight.sizes(), sum),
-                            .of_bias = make(weight.sizes(), sum)};
+                            .of_weight = empty_beside(weight.sizes(), sum),
+                            .of_bias = empty_beside(weight.sizes(), sum)};
   const bool two_types = branch && *branch != residual;
-  if (branch) result.of_branch = two_types ? make(sum.sizes(), sum, *branch) : result.of_residual;
+  if (branch) result.of_branch = two_types ? empty_beside(sum.sizes(), sum, *branch) : result.of_residual;
   device::LayerNormGradientOperands o{.rows = rows,
                                       .width = sum.size(-1),
                                       .of_normalized = samples(gradients.of_normalized, sum),
@@ -96,7 +93,7 @@ LayerNormGradients LaunchedLayerNormKernels::backward(const Upstream& gradients,
                                       .of_weight = result.of_weight.mutable_data_ptr<float>(),
                                       .of_bias = result.of_bias.mutable_data_ptr<float>()};
   // Its memory is reused only in stream order, so after the pass.
-  const at::Tensor partials = make({launches_.partials(o)}, sum);
+  const at::Tensor partials = empty_beside({launches_.partials(o)}, sum);
   o.partials = partials.mutable_data_ptr<float>();
   launches_.backward(o, queue_of(sum.device()));
   return result;

@@ -1,11 +1,11 @@
 #include "kernels/layer_norm/layer_norm.h"
 
+#include "kernels/tensors.h"
+
 #include "device/tensor.h"
 
 namespace trainopt::kernels {
 namespace {
-
-at::Tensor wide(const at::Tensor& tensor) { return tensor.to(at::kFloat); }
 
 class ReferenceLayerNormKernels : public LayerNormKernels {
  public:

@@ -7,15 +7,11 @@
 #include <ATen/record_function.h>
 
 namespace trainopt::kernels {
-namespace {
-
-/// The tensors saved for backward, in this order.
-enum Saved : size_t { kX, kMean, kInverse, kScale, kShift, kY };
-
-}  // namespace
 
 at::Tensor normalize(const at::Tensor& input, const NormParameters& norm, const std::optional<at::Tensor>& residual,
                      bool relu, const NormKernels& kernels) {
+  // The tensors saved for backward, in this order.
+  enum Saved : size_t { kX, kMean, kInverse, kScale, kShift, kY };
   std::vector<at::Tensor> inputs{input, norm.weight, norm.bias};
   const bool adds = residual.has_value();
   if (adds) inputs.push_back(*residual);

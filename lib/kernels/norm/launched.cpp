@@ -5,7 +5,7 @@
 namespace trainopt::kernels {
 namespace {
 
-class Call : public LaunchCall<device::NormOperands> {
+class NormCall : public LaunchCall<device::NormOperands> {
  public:
   using LaunchCall::LaunchCall;
 
@@ -25,7 +25,7 @@ class Call : public LaunchCall<device::NormOperands> {
 }  // namespace
 
 Statistics LaunchedNormKernels::statistics(const at::Tensor& x, const NormParameters& norm) const {
-  Call call(x, device_);
+  NormCall call(x, device_);
   TRAINOPT_CHECK(norm.batches.device() == x.device() && norm.batches.scalar_type() == at::kLong);
   const Statistics made{call.make_by_channel(), call.make_by_channel(), call.make_by_channel(), call.make_by_channel()};
   call.make_partials(launches_);
@@ -49,7 +49,7 @@ Statistics LaunchedNormKernels::statistics(const at::Tensor& x, const NormParame
 
 at::Tensor LaunchedNormKernels::apply(const at::Tensor& x, const at::Tensor& scale, const at::Tensor& shift,
                                       const at::Tensor& residual, bool relu) const {
-  Call call(x, device_);
+  NormCall call(x, device_);
   call.set_scale_shift(scale, shift);
   if (residual.defined()) call.operands().residual = call.samples(residual, call.shape());
   at::Tensor result = call.make_out();
@@ -59,14 +59,14 @@ at::Tensor LaunchedNormKernels::apply(const at::Tensor& x, const at::Tensor& sca
 
 Coefficients LaunchedNormKernels::coefficients(const at::Tensor& gradient, const at::Tensor& x,
                                                const Statistics& by) const {
-  Call call(x, device_);
+  NormCall call(x, device_);
   call.set_gradient(gradient);
   return call.coefficients(launches_, Gate::open, by);
 }
 
 Coefficients LaunchedNormKernels::coefficients_through_relu(const at::Tensor& gradient, const at::Tensor& x,
                                                             const Statistics& by) const {
-  Call call(x, device_);
+  NormCall call(x, device_);
   call.set_gradient(gradient);
   call.set_scale_shift(by.scale, by.shift);
   return call.coefficients(launches_, Gate::relu, by);
@@ -75,7 +75,7 @@ Coefficients LaunchedNormKernels::coefficients_through_relu(const at::Tensor& gr
 Coefficients LaunchedNormKernels::coefficients_through_output(const at::Tensor& gradient, const at::Tensor& y,
                                                               const at::Tensor& x, const Statistics& by,
                                                               at::Tensor& g) const {
-  Call call(x, device_);
+  NormCall call(x, device_);
   call.set_gradient(gradient);
   call.operands().y = call.samples(y, call.shape());
   at::Tensor passed = call.make_out();  // `g` may alias `gradient`, so it is assigned last
@@ -86,7 +86,7 @@ Coefficients LaunchedNormKernels::coefficients_through_output(const at::Tensor& 
 
 at::Tensor LaunchedNormKernels::input_gradient(const at::Tensor& g, const at::Tensor& x, const Statistics& by,
                                                const Coefficients& coefficients) const {
-  Call call(x, device_);
+  NormCall call(x, device_);
   call.set_gradient(g);
   call.set_combination(by, coefficients);
   at::Tensor result = call.make_out();
@@ -97,7 +97,7 @@ at::Tensor LaunchedNormKernels::input_gradient(const at::Tensor& g, const at::Te
 at::Tensor LaunchedNormKernels::input_gradient_through_relu(const at::Tensor& gradient, const at::Tensor& x,
                                                             const Statistics& by,
                                                             const Coefficients& coefficients) const {
-  Call call(x, device_);
+  NormCall call(x, device_);
   call.set_gradient(gradient);
   call.set_combination(by, coefficients);
   call.set_scale_shift(by.scale, by.shift);

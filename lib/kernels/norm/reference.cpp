@@ -6,7 +6,6 @@
 namespace trainopt::kernels {
 namespace {
 
-at::Tensor wide(const at::Tensor& tensor) { return tensor.to(at::kFloat); }
 at::Tensor by_channel(const at::Tensor& values) { return values.view({1, -1, 1, 1}); }
 at::Tensor over_rows(const at::Tensor& tensor) { return tensor.to(at::kDouble).sum({0, 2, 3}).to(at::kFloat); }
 

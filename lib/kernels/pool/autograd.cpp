@@ -7,15 +7,11 @@
 #include <ATen/record_function.h>
 
 namespace trainopt::kernels {
-namespace {
-
-/// The tensors saved for backward, in this order.
-enum Saved : size_t { kX, kMean, kInverse, kScale, kPositions, kChosen };
-
-}  // namespace
 
 at::Tensor normalize_and_pool(const at::Tensor& input, const NormParameters& norm, const NormKernels& norms,
                               const PoolKernels& pools) {
+  // The tensors saved for backward, in this order.
+  enum Saved : size_t { kX, kMean, kInverse, kScale, kPositions, kChosen };
   const auto forward = [&](std::vector<at::Tensor>& saved) {
     RECORD_FUNCTION(kNormLabel, std::vector<c10::IValue>());
     const at::Tensor x = nhwc(input);

@@ -5,9 +5,9 @@
 namespace trainopt::kernels {
 namespace {
 
-class Call : public LaunchCall<device::PoolOperands> {
+class PoolCall : public LaunchCall<device::PoolOperands> {
  public:
-  Call(const at::Tensor& x, at::DeviceType device) : LaunchCall(x, device) {
+  PoolCall(const at::Tensor& x, at::DeviceType device) : LaunchCall(x, device) {
     // The kernels count the values of one image in 32 bits.
     TRAINOPT_CHECK(shape().pixels() / shape().images * shape().channels <= std::numeric_limits<uint32_t>::max());
   }
@@ -26,7 +26,7 @@ class Call : public LaunchCall<device::PoolOperands> {
 }  // namespace
 
 Pooled LaunchedPoolKernels::pool(const at::Tensor& x, const at::Tensor& scale, const at::Tensor& shift) const {
-  Call call(x, device_);
+  PoolCall call(x, device_);
   call.set_scale_shift(scale, shift);
   const device::Shape pooled_shape = device::pooled(call.shape());
   Pooled result{call.make_samples(pooled_shape, x.scalar_type()), call.make_samples(pooled_shape, at::kByte),
@@ -40,7 +40,7 @@ Pooled LaunchedPoolKernels::pool(const at::Tensor& x, const at::Tensor& scale, c
 
 Coefficients LaunchedPoolKernels::coefficients(const at::Tensor& gradient, const Pooled& pooled, const Statistics& by,
                                                int64_t count) const {
-  Call call(pooled.chosen, device_);
+  PoolCall call(pooled.chosen, device_);
   call.set_gradient(gradient);
   call.operands().positions = call.positions(pooled.positions, call.shape());
   return call.make_coefficients(launches_, by, count, [&](const device::CoefficientOperands& results) {
@@ -51,7 +51,7 @@ Coefficients LaunchedPoolKernels::coefficients(const at::Tensor& gradient, const
 at::Tensor LaunchedPoolKernels::input_gradient(const at::Tensor& gradient, const at::Tensor& positions,
                                                const at::Tensor& x, const Statistics& by,
                                                const Coefficients& coefficients) const {
-  Call call(x, device_);
+  PoolCall call(x, device_);
   call.set_pooled_gradient(gradient, positions);
   call.set_combination(by, coefficients);
   at::Tensor result = call.make_out();

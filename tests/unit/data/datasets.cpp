@@ -1,3 +1,4 @@
+#include "bad_files.h"
 #include "data/batch_source.h"
 #include "data/dataset.h"
 
@@ -15,6 +16,8 @@
 #include <fstream>
 
 using namespace trainopt;
+using test::data_error;
+using test::write_bytes;
 namespace fs = std::filesystem;
 
 namespace {
@@ -24,11 +27,6 @@ void remove_tree(const fs::path& path) {
   if (fs::is_directory(path))
     for (const auto& entry : fs::directory_iterator(path)) remove_tree(entry.path());
   fs::remove(path);
-}
-
-void write_bytes(const fs::path& path, const std::string& bytes) {
-  fs::create_directories(path.parent_path());
-  std::ofstream(path, std::ios::binary) << bytes;
 }
 
 void write_grey_png(const fs::path& path, uint32_t height, uint32_t width, uint8_t value) {
@@ -59,17 +57,6 @@ std::vector<uint8_t> load(const ImageDataset& dataset, int64_t sample) {
   std::vector<uint8_t> pixels(static_cast<size_t>(height * width * 3));
   dataset.load(sample, 0, Pipeline({}), {PixelFormat::u8_hwc, pixels.data(), height, width}, scratch);
   return pixels;
-}
-
-template <class F>
-std::string data_error(F f) {
-  try {
-    f();
-  } catch (const UserError& error) {
-    CHECK(error.code() == ExitCode::data);
-    return error.what();
-  }
-  return "no error";
 }
 
 std::unique_ptr<Loader> loader_of(const DataConfig& data) {

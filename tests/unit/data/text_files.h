@@ -1,24 +1,19 @@
 // Files of tokens and documents with known contents.
 #pragma once
 
-#include "base/error.h"
+#include "bad_files.h"
+
 #include "data/formats/text/text_dataset.h"
 #include "support/catch.h"
 #include "support/temporary_folder.h"
 
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <numeric>
 #include <string>
 #include <vector>
 
 namespace trainopt::test {
-
-inline void write_bytes(const std::filesystem::path& path, const std::string& bytes) {
-  std::filesystem::create_directories(path.parent_path());
-  std::ofstream(path, std::ios::binary) << bytes;
-}
 
 template <class Integer>
 std::string as_bytes(const std::vector<int64_t>& values) {
@@ -57,18 +52,6 @@ inline std::vector<int64_t> tokens_of(const TextDataset& text, int64_t sample) {
   std::vector<int64_t> tokens(static_cast<size_t>(text.target_tokens(sample) + 1));
   text.read(sample, tokens);
   return tokens;
-}
-
-/// The message of the UserError(data) that `f` throws.
-template <class F>
-std::string data_error(F f) {
-  try {
-    f();
-  } catch (const UserError& error) {
-    CHECK(error.code() == ExitCode::data);
-    return error.what();
-  }
-  return "no error";
 }
 
 }  // namespace trainopt::test
