@@ -1,7 +1,8 @@
 """Programs of torch.export: trained by trainopt and by PyTorch itself, from the same weights on the same batches.
 
 Without --speed: the losses and weights after 20 steps on one thread, as distances from PyTorch's, beside the distance
-that PyTorch has from itself if one bit of one input changes. With --speed: the rates of the same step in turns.
+that PyTorch has from itself if one bit of one input changes. With --speed: the rates of the same step in turns. With
+--evaluation: the loss of one batch after eval(), by the turned training graph and by a program that was exported so.
 """
 
 import argparse
@@ -101,20 +102,53 @@ def speed(name: str, folder: Path, rounds: int, batch: int) -> dict:
     return {"model": name, "batch": batch} | found
 
 
+def evaluation(name: str, folder: Path) -> dict:
+    torch.set_num_threads(1)
+    make, side = exported.EVALUATED[name]
+    torch.manual_seed(0)
+    model = make()
+    example = torch.randn(2, 3, side, side)
+    recipe = exported.recipe(exported.save(model.train(), example, folder / "net.pt2"), side)
+    records = torch.randint(0, 256, (30, 3073), dtype=torch.uint8, generator=torch.Generator().manual_seed(1))
+    records[:, 0] %= 10
+    for file in ("data_batch_1", "test_batch"):  # trained in order, so that the exported batch is the evaluated one
+        (folder / f"{file}.bin").write_bytes(records.numpy().tobytes())
+    del recipe["data"]["size"]
+    recipe["data"] |= {"dataset": "cifar10", "path": str(folder), "batch_size": 30, "shuffle": False}
+    recipe["train"]["max_steps"] = 1
+    batch = batches(folder, recipe, 1)[0]
+    row = {"model": name}
+    for way in ("turned", "exported after eval()"):
+        if way != "turned":
+            evaluated = exported.save(model.eval(), example, folder / "net-eval.pt2")
+            recipe["model"]["evaluation_path"] = str(evaluated)
+        directory = run(folder, recipe)
+        model.load_state_dict(load_file(directory / "weights.safetensors"))
+        with torch.no_grad():
+            theirs = torch.nn.functional.cross_entropy(model.eval()(batch.input), batch.target).item()
+        ours = json.loads((directory / "summary.json").read_text())["evaluation"]["loss"]
+        row |= {f"{way}: loss": ours, f"{way}: apart from PyTorch's": abs(ours - theirs)}
+    return row
+
+
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--only", nargs="*", help="some of the models")
     options.add_argument("--speed", action="store_true")
+    options.add_argument("--evaluation", action="store_true")
     options.add_argument("--rounds", type=int, default=12)
     options.add_argument("--batch", type=int, default=8)
     chosen = options.parse_args()
-    names = chosen.only or list(exported.MODELS)
+    names = chosen.only or list(exported.EVALUATED if chosen.evaluation else exported.MODELS)
     with common.temporary_folder() as folder:
-        if chosen.speed:
+        if chosen.evaluation:
+            rows = [evaluation(name, Path(folder)) for name in names]
+        elif chosen.speed:
             rows = [speed(name, Path(folder), chosen.rounds, chosen.batch) for name in names]
         else:
             rows = [numbers(name, Path(folder)) for name in names]
-    common.report("exported_speed" if chosen.speed else "exported", rows)
+    kind = "_speed" if chosen.speed else "_evaluation" if chosen.evaluation else ""
+    common.report("exported" + kind, rows)
 
 
 if __name__ == "__main__":

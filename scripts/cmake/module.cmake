@@ -12,20 +12,22 @@ function(trainopt_sources out)
   set(${out} ${found} PARENT_SCOPE)
 endfunction()
 
-# trainopt_module(NAME [USES other modules ...] [LINKS libraries ...] [TORCH] [COLD] [BATCH n] [ALONE a.cpp ...]
+# trainopt_module(NAME [USES other modules ...] [LINKS libraries ...] [TORCH] [COLD] [SINGLE] [ALONE a.cpp ...]
 #   [GENERATED a.cpp ...] [EXCEPT a.cpp ...])
 # Adds a static library for one folder of lib/, of all its sources (see trainopt_sources()) but those in EXCEPT. TORCH:
 # the module uses libtorch, through the precompiled header that all modules share. COLD: its code takes no noticeable
-# part of a step. BATCH: see trainopt_compile_in_batches(). ALONE: sources that are in no small batch.
+# part of a step. SINGLE: its sources are not compiled as one. ALONE: sources that are in no small batch.
 function(trainopt_module name)
-  cmake_parse_arguments(arg "TORCH;COLD" "BATCH" "ALONE;EXCEPT;GENERATED;USES;LINKS" ${ARGN})
+  cmake_parse_arguments(arg "TORCH;COLD;SINGLE" "" "ALONE;EXCEPT;GENERATED;USES;LINKS" ${ARGN})
   set(target trainopt_${name})
   trainopt_sources(sources)
   if(arg_EXCEPT)
     list(REMOVE_ITEM sources ${arg_EXCEPT})
   endif()
   add_library(${target} STATIC ${sources} ${arg_GENERATED})
-  trainopt_compile_in_batches(${target} ${arg_BATCH})
+  if(NOT arg_SINGLE)
+    trainopt_compile_in_batches(${target})
+  endif()
   if(arg_ALONE AND NOT TRAINOPT_BATCHES STREQUAL WHOLE)
     set_source_files_properties(${arg_ALONE} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
   endif()
@@ -61,19 +63,21 @@ function(trainopt_add_test name)
   add_test(NAME ${name} COMMAND ${CMAKE_SOURCE_DIR}/tests/support/account ${name} ${ARGN})
 endfunction()
 
-# trainopt_test(NAME [SOURCES a.cpp ...] USES modules ... [TORCH] [CUDA] [GPU] [BATCH n])
+# trainopt_test(NAME [SOURCES a.cpp ...] USES modules ... [TORCH] [CUDA] [GPU] [SINGLE])
 # Adds a Catch2 executable with one ctest entry, of all sources in the folder if none are named. If TRAINOPT_TEST_LABEL
 # is set, it is the entry's label, and the executable is built by the target <label>_tests. GPU: the executable exits
-# with 77 (skipped) on a machine without one. CUDA: it opens libtrainopt_cuda.so, without a GPU. BATCH: see
-# trainopt_compile_in_batches().
+# with 77 (skipped) on a machine without one. CUDA: it opens libtrainopt_cuda.so, without a GPU. SINGLE: its sources are
+# not compiled as one.
 function(trainopt_test name)
-  cmake_parse_arguments(arg "TORCH;CUDA;GPU" "BATCH" "SOURCES;USES;LINKS" ${ARGN})
+  cmake_parse_arguments(arg "TORCH;CUDA;GPU;SINGLE" "" "SOURCES;USES;LINKS" ${ARGN})
   set(target test_${name})
   if(NOT arg_SOURCES)
     file(GLOB arg_SOURCES CONFIGURE_DEPENDS *.cpp)
   endif()
   add_executable(${target} ${arg_SOURCES})
-  trainopt_compile_in_batches(${target} ${arg_BATCH})
+  if(NOT arg_SINGLE)
+    trainopt_compile_in_batches(${target})
+  endif()
   target_compile_options(${target} PRIVATE ${trainopt_cold_options})
   list(TRANSFORM arg_USES PREPEND trainopt_)
   if(arg_GPU)
@@ -104,23 +108,18 @@ function(trainopt_test name)
   endif()
 endfunction()
 
-# trainopt_compile_in_batches(TARGET [N])
+# trainopt_compile_in_batches(TARGET)
 # Compiles the sources of a module as one. libtorch's headers leave template instantiations to every compilation,
-# seconds of work that the sources of a batch share. With TRAINOPT_BATCHES=SMALL a batch has N sources (8 by default),
-# because a changed source compiles its whole batch. N = 1: always one by one. Names in anonymous namespaces must differ
-# within a module, also from what its headers and using-directives bring in.
+# seconds of work that the sources of a batch share. With TRAINOPT_BATCHES=SMALL a batch has three sources, because a
+# changed source compiles its whole batch. Names in anonymous namespaces must differ within a module, also from what its
+# headers and using-directives bring in.
 function(trainopt_compile_in_batches target)
-  set(size 8)
-  if(ARGC GREATER 1)
-    set(size ${ARGV1})
+  set(sources_WHOLE 0)   # no limit
+  set(sources_SMALL 3)
+  if(NOT TRAINOPT_BATCHES STREQUAL OFF)
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON
+      UNITY_BUILD_BATCH_SIZE ${sources_${TRAINOPT_BATCHES}})
   endif()
-  if(size EQUAL 1 OR TRAINOPT_BATCHES STREQUAL OFF)
-    return()
-  endif()
-  if(TRAINOPT_BATCHES STREQUAL WHOLE)
-    set(size 0)   # no limit
-  endif()
-  set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${size})
 endfunction()
 
 function(trainopt_use_torch target)
