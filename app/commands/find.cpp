@@ -114,21 +114,24 @@ class BatchFinder {
 
   bool over() const { return stop_signal() != 0 || Clock::now() > until_; }
 
+  /// Bytes of a step; null: there is no forecast. Throws if no step can run at this size.
   std::optional<int64_t> forecast(int64_t batch) const {
     const auto plan = plan_with(recipe_, {fmt::format("data.batch_size={}", batch)}, machine_, {});
-    if (!plan) return std::nullopt;
+    if (!plan) throw UserError(fmt::format("the recipe allows no batch of {}", counted(batch, "sample")));
     try {
       return forecast_memory(*plan).breakdown.total();
     } catch (const NoForecast&) {  // named recovery: only running it shows whether it fits
-      return 0;
-    } catch (const std::exception&) {  // named recovery: what cannot run at this size does not fit
       return std::nullopt;
     }
   }
 
   bool fits(int64_t batch) const {
-    const auto bytes = forecast(batch);
-    return bytes && static_cast<double>(*bytes) <= MemoryForecast::kUsableShare * capacity_;
+    try {
+      const auto bytes = forecast(batch);
+      return !bytes || static_cast<double>(*bytes) <= MemoryForecast::kUsableShare * capacity_;
+    } catch (const std::exception&) {  // named recovery: what cannot run at this size does not fit
+      return false;
+    }
   }
 
   /// The largest size that fits, found by doubling and halving; 0 if none does.
@@ -159,7 +162,6 @@ class BatchFinder {
   /// nullopt: a signal or the budget ended the run, which says nothing about the size.
   std::optional<SizeRun> measure(int64_t batch, double seconds) {
     SizeRun run{.batch = batch, .forecast_bytes = forecast(batch)};
-    if (run.forecast_bytes == 0) run.forecast_bytes.reset();  // there is none
     const fs::path folder = folder_ / fmt::format("batch-{}-{}", batch, ++number_);
     status_.now(fmt::format("a batch of {}, for {:.0f} s", batch, seconds));
     create_folders(folder);

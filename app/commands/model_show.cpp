@@ -36,7 +36,10 @@ Json describe_program(const ModelConfig& config) {
     int64_t parameters = 0;
     for (const auto& [name, tensor] : model.unit_state(unit))
       if (tensor.requires_grad()) parameters += tensor.numel();
-    json["units"].push_back({{"name", model.units()[unit]->name()},
+    const std::string name = model.units()[unit]->name();
+    const auto uncut = notes.uncut.find(name);
+    json["units"].push_back({{"name", name},
+                             {"not_cut", uncut == notes.uncut.end() ? Json::array() : Json(uncut->second)},
                              {"parameters", parameters},
                              {"flops_per_sample", model.unit_flops()[unit]},
                              {"output", model.shapes()[unit + 1]}});
@@ -52,6 +55,19 @@ std::string list_text(const Json& list) {
   std::string text = fmt::format("{}", fmt::join(shown, ", "));
   if (list.size() > shown.size()) text += fmt::format(" and {} more", list.size() - shown.size());
   return text;
+}
+
+/// Which units are larger than model.units wants, and why.
+std::string uncut_text(const Json& units) {
+  std::string text;
+  for (const Json& unit : units)
+    if (const Json& places = unit["not_cut"]; !places.empty()) {
+      text += fmt::format("  {:<36} {}", unit["name"].get<std::string>(), places[0].get<std::string>());
+      if (places.size() > 1)
+        text += fmt::format(", and {} more", counted(static_cast<int64_t>(places.size()) - 1, "place"));
+      text += "\n";
+    }
+  return text.empty() ? text : "\n  not cut\n" + text;
 }
 
 std::string program_text(const Json& json) {
@@ -81,6 +97,7 @@ std::string program_text(const Json& json) {
         fmt::format("  {:<36} {:>12} {:>13}  {}\n", unit["name"].get<std::string>(),
                     with_commas(unit["parameters"].get<int64_t>()), human_flops(unit["flops_per_sample"].get<double>()),
                     fmt::join(unit["output"].get<std::vector<int64_t>>(), "×"));
+  text += uncut_text(json["units"]);
   return text;
 }
 

@@ -37,11 +37,7 @@ Command add_plan(CLI::App& app) {
         print_text(schedule_picture(plan));
       return 0;
     }
-    try {
-      plan.memory = make_memory_forecast(loaded.recipe, plan);
-    } catch (const NoForecast& none) {  // named recovery: the plan says so
-      plan.notes.emplace_back(none.what());
-    }
+    add_memory_forecast(loaded.recipe, plan);
     plan.notes.insert(plan.notes.begin(), loaded.notes.begin(), loaded.notes.end());
     if (*json) {
       Json all = plan_json(plan);

@@ -119,6 +119,14 @@ MemoryForecast make_memory_forecast(const Recipe& recipe, const Plan& plan) {
   return forecast;
 }
 
+void add_memory_forecast(const Recipe& recipe, Plan& plan) {
+  try {
+    plan.memory = make_memory_forecast(recipe, plan);
+  } catch (const NoForecast& none) {  // named recovery: the plan says so
+    plan.notes.emplace_back(none.what());
+  }
+}
+
 std::vector<Words> memory_switches(const Recipe& recipe, const Plan& plan) {
   const int64_t ranks = plan.position.ranks;
   const auto is_valid = [&](const Words& words) { return with_words(recipe, words, ranks).has_value(); };

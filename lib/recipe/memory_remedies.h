@@ -13,6 +13,8 @@ namespace trainopt {
 /// too: a smaller batch, accumulation, switches. Remedies are those that leave a tenth of the memory free, as overrides
 /// for the command line.
 MemoryForecast make_memory_forecast(const Recipe& recipe, const Plan& plan);
+/// Sets plan.memory. Where there is no forecast, a note says so.
+void add_memory_forecast(const Recipe& recipe, Plan& plan);
 
 // Changes of a recipe that may lower the memory of a step.
 

@@ -69,11 +69,7 @@ Plan plan_run(const LoadedRecipe& loaded, const Machine& machine, const std::vec
   std::vector<std::string> choices;
   const Recipe recipe = with_workers_chosen(loaded.recipe, machine, member.position(), choices);
   Plan plan = make_plan(recipe, machine, member.position());
-  try {
-    plan.memory = make_memory_forecast(recipe, plan);
-  } catch (const NoForecast& none) {  // named recovery: the plan says so
-    plan.notes.emplace_back(none.what());
-  }
+  add_memory_forecast(recipe, plan);
   warn_of_unused_gpu(loaded.recipe, machine);
   check_memory(plan, member);
   plan.notes.insert(plan.notes.begin(), loaded.notes.begin(), loaded.notes.end());

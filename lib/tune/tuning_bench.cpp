@@ -148,7 +148,8 @@ Diagnosis CommandBench::diagnose_memory(const Words& changes) {
   const Recipe recipe = *with_words(options_.recipe, changes, options_.ranks);
   Plan plan = make_plan(recipe, options_.machine,
                         {.rank = 0, .ranks = options_.ranks, .local_rank = 0, .local_ranks = options_.ranks});
-  plan.memory = make_memory_forecast(recipe, plan);
+  add_memory_forecast(recipe, plan);
+  if (!plan.memory) return {};
   Diagnosis diagnosis{.limit = forecast_text(plan), .candidates = {}};
   for (const MemoryProposal& each : propose_less_memory(recipe, plan)) {
     const double left = peak - static_cast<double>(each.saved_bytes());

@@ -60,6 +60,17 @@ MODELS = {
     "poolformer_s12 (timm)": (timm_model("poolformer_s12"), 64),
 }
 
+# As above, with their dropout and stochastic depth.
+EVALUATED = MODELS | {
+    "efficientnet_b0": (torchvision_model("efficientnet_b0", draws=True), 64),
+    "mobilenet_v3_small": (torchvision_model("mobilenet_v3_small", draws=True), 64),
+    "convnext_tiny": (torchvision_model("convnext_tiny", draws=True), 64),
+    "swin_t": (torchvision_model("swin_t", draws=True), 64),
+    "vit_b_16": (torchvision_model("vit_b_16", image_size=64, dropout=0.1, attention_dropout=0.1), 64),
+    "coatnet_0 (timm)": (timm_model("coatnet_0_rw_224", img_size=64, drop_path_rate=0.1), 64),
+    "deit3_small (timm)": (timm_model("deit3_small_patch16_224", img_size=64, drop_path_rate=0.1), 64),
+}
+
 
 def train(model: nn.Module, steps: list, options: dict) -> list[float]:
     """Losses of SGD on the steps' batches."""

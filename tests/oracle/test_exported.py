@@ -97,3 +97,9 @@ def test_evaluation_is_that_of_eval(name, options, tmp_path):
         outputs = model.eval()((torch.from_numpy(images).float() / 255 - 0.5) / 0.5)
     theirs = torch.nn.functional.cross_entropy(outputs, torch.from_numpy(labels)).item()
     assert run.summary["evaluation"]["loss"] == pytest.approx(theirs, rel=1e-5)
+
+    evaluated = exported.save(model.eval(), torch.randn(2, 3, 32, 32), tmp_path / "net-eval.pt2")
+    content["model"]["evaluation_path"] = str(evaluated)
+    again = support.train(tmp_path / "again", content)
+    assert again.summary["evaluation"]["loss"] == run.summary["evaluation"]["loss"]
+    assert exported.distance(again.weights(), run.weights())[0] == 0

@@ -67,6 +67,7 @@ AliasSets::AliasSets(const ProgramGraph& graph) : parent_(graph.values.size()) {
   std::iota(parent_.begin(), parent_.end(), 0);
   for (const ProgramNode& node : graph.nodes) {
     const auto with_outputs = [&](int64_t input) {
+      if (!graph.values[static_cast<size_t>(input)].tensor) return;  // a size that reshape() is given
       for_each_output(node, [&](int64_t output) { join(input, output); });
     };
     const std::string_view name = aten_name(node.target);

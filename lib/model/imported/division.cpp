@@ -1,15 +1,23 @@
 #include "model/imported/division.h"
 
+#include "base/error.h"
 #include "model/imported/aliases.h"
 #include "model/program/flops.h"
 
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <fnmatch.h>
 
 #include <algorithm>
 
 namespace trainopt {
 namespace {
+
+constexpr const char* kNothingPassed = "no tensor with a gradient is needed later";
+
+struct Cut {
+  ProgramValue passed = {};
+  std::string obstacle = {};  ///< empty: the cut is legal
+};
 
 class Divider {
  public:
@@ -24,20 +32,24 @@ class Divider {
         last_use_[static_cast<size_t>(value->index)] = nodes + 1;
   }
 
-  /// The tensor that would be passed on between the nodes before `at` and the others; index −1: no legal cut.
-  ProgramValue passed_on_before(size_t at) const {
+  /// The tensor that would be passed on between the nodes before `at` and the others, or why no cut is legal.
+  Cut cut_before(size_t at) const {
     ProgramValue passed;
     for (size_t value = 0; value < graph_.values.size(); ++value) {
       const auto index = static_cast<int64_t>(value);
       if (facts_.given.contains(index) || born_[value] > at || last_use_[value] <= at) continue;
       if (gradient_[set_of(index)]) {
-        if (passed.index >= 0) return {};
+        if (passed.index >= 0)
+          return {.obstacle = fmt::format("{} and {} are needed later", name_of(passed), graph_.values[value].name)};
         passed.index = index;
       } else if (last_write_[set_of(index)] > at) {
-        return {};  // computing again would change it twice
+        return {.obstacle = "a value of both sides is changed later"};  // computing again would change it twice
       }
     }
-    return passed.index >= 0 && begins_with_batch(passed) && may_be_input(passed, at) ? passed : ProgramValue{};
+    if (passed.index < 0) return {.obstacle = kNothingPassed};
+    if (!begins_with_batch(passed)) return {.obstacle = "the batch is not the first dimension there"};
+    if (!may_be_input(passed, at)) return {.obstacle = "the tensor is changed later through a view of it"};
+    return {.passed = passed};
   }
 
   /// Replaces what would change the unit's input in place, or has the unit copy its input.
@@ -80,6 +92,9 @@ class Divider {
     });
   }
 
+  const std::string& name_of(const ProgramValue& value) const {
+    return graph_.values[static_cast<size_t>(value.index)].name;
+  }
   const ProgramSize* first_size(const ProgramValue& value) const {
     const auto& tensor = graph_.values[static_cast<size_t>(value.index)].tensor;
     return tensor && !tensor->sizes.empty() ? &tensor->sizes.front() : nullptr;
@@ -132,33 +147,53 @@ std::string as_path(std::string name) {
   return name;
 }
 
+struct Place {
+  std::string module = {};  ///< empty: of no module in particular
+  bool after = false;
+};
+
 /// Chooses among the legal cuts.
 class Wanted {
  public:
   Wanted(std::string where, const std::vector<std::vector<std::string>>& modules) : where_(std::move(where)) {
     for (const auto& of_node : modules)
-      for (size_t i = 0; i + 1 < of_node.size(); ++i) containers_.insert(of_node[i]);
+      for (size_t i = 0; i < of_node.size(); ++i) {
+        if (is_pattern() && matches(of_node[i])) chosen_.insert(of_node[i]);
+        if (where_ == "blocks" && i + 1 < of_node.size()) chosen_.insert(of_node[i]);  // it consists of modules
+      }
+    if (!is_pattern() || !chosen_.empty()) return;
+    std::set<std::string> outermost;
+    for (const auto& of_node : modules)
+      if (!of_node.empty()) outermost.insert(of_node.front());
+    throw UserError(fmt::format("model.units: no module's name matches \"{}\"; the outermost modules are {}", where_,
+                                fmt::join(outermost, ", ")));
   }
 
-  /// `before` and `after`: the modules of the nodes on both sides.
-  bool operator()(const std::vector<std::string>& before, const std::vector<std::string>& after) const {
-    if (where_ == "layers") return true;
-    return has_end_of_unit(before, after) || has_end_of_unit(after, before);
+  bool is_pattern() const { return where_ != "layers" && where_ != "blocks"; }
+  /// The place between two nodes if a cut is wanted there. `before` and `after`: the modules of the nodes on both
+  /// sides.
+  std::optional<Place> operator()(const std::vector<std::string>& before, const std::vector<std::string>& after) const {
+    if (where_ == "layers") return Place{};
+    if (const auto ends = chosen_of(before, after)) return Place{*ends, true};
+    if (const auto begins = chosen_of(after, before)) return Place{*begins, false};
+    return {};
   }
 
  private:
-  /// Whether one of the modules, but not of the others, is to be a unit.
-  bool has_end_of_unit(const std::vector<std::string>& modules, const std::vector<std::string>& others) const {
-    return std::any_of(modules.begin(), modules.end(), [&](const std::string& module) {
-      const bool chosen = where_ == "blocks"
-                              ? containers_.contains(module)
-                              : ::fnmatch(as_path(where_).c_str(), as_path(module).c_str(), FNM_PATHNAME) == 0;
-      return chosen && missing_in({module}, others) == 1;
+  bool matches(const std::string& module) const {
+    return ::fnmatch(as_path(where_).c_str(), as_path(module).c_str(), FNM_PATHNAME) == 0;
+  }
+  /// The outermost of the modules, but not of the others, that is to be a unit.
+  std::optional<std::string> chosen_of(const std::vector<std::string>& modules,
+                                       const std::vector<std::string>& others) const {
+    const auto found = std::find_if(modules.begin(), modules.end(), [&](const std::string& module) {
+      return chosen_.contains(module) && missing_in({module}, others) == 1;
     });
+    return found == modules.end() ? std::nullopt : std::optional(*found);
   }
 
   std::string where_;
-  std::set<std::string> containers_;  ///< modules that consist of modules
+  std::set<std::string> chosen_;  ///< modules that are to be units
 };
 
 /// The innermost module around all nodes of a unit, or around its first one.
@@ -175,6 +210,19 @@ std::string name_of(const NodeRange& unit, const std::vector<std::vector<std::st
   return "model";
 }
 
+/// Leaves out the places inside of a block, such as before the second branch of a residual block. Many children of one
+/// module that cannot be told apart are no block.
+void leave_out_parts_of_block(NodeRange& unit) {
+  constexpr size_t kMany = 3;
+  const std::string within = unit.name + ".";
+  std::set<std::string> children;
+  const auto is_within = [&](const UncutPlace& place) { return place.module.starts_with(within); };
+  for (const UncutPlace& place : unit.uncut)
+    if (is_within(place))
+      children.insert(place.module.substr(within.size(), place.module.find('.', within.size()) - within.size()));
+  if (children.size() < kMany) std::erase_if(unit.uncut, is_within);
+}
+
 }  // namespace
 
 std::vector<NodeRange> divide(ProgramGraph& graph, const DivisionInput& facts, const std::string& where) {
@@ -184,13 +232,18 @@ std::vector<NodeRange> divide(ProgramGraph& graph, const DivisionInput& facts, c
   std::vector<NodeRange> units;
   NodeRange unit{.input = facts.input};
   for (size_t at = 1; at < graph.nodes.size(); ++at) {
-    if (!wanted(modules[at - 1], modules[at])) continue;
-    const ProgramValue passed = divider.passed_on_before(at);
-    if (passed.index < 0) continue;
+    const auto place = wanted(modules[at - 1], modules[at]);
+    if (!place) continue;
+    const Cut cut = divider.cut_before(at);
+    if (cut.obstacle == kNothingPassed) continue;  // what comes before the model's first layer belongs to it
+    if (!cut.obstacle.empty()) {
+      if (!place->module.empty()) unit.uncut.push_back({place->module, place->after, cut.obstacle});
+      continue;
+    }
     unit.end = at;
-    unit.output = passed;
+    unit.output = cut.passed;
     units.push_back(unit);
-    unit = {.first = at, .input = passed};
+    unit = {.first = at, .input = cut.passed};
   }
   unit.end = graph.nodes.size();
   unit.output = std::get<ProgramValue>(graph.outputs.front());
@@ -199,6 +252,7 @@ std::vector<NodeRange> divide(ProgramGraph& graph, const DivisionInput& facts, c
   for (NodeRange& each : units) {
     const std::string name = name_of(each, modules);
     each.name = name;
+    leave_out_parts_of_block(each);
     for (int more = 2; !names.insert(each.name).second; ++more) each.name = fmt::format("{}#{}", name, more);
     divider.keep_input(each);
   }

@@ -9,12 +9,20 @@
 
 namespace trainopt {
 
+/// An end of a module where a unit should have ended.
+struct UncutPlace {
+  std::string module;
+  bool after = false;    ///< behind the module's last node, otherwise before its first
+  std::string obstacle;  ///< why no cut is legal there
+};
+
 /// Consecutive nodes of a graph that are one unit. It is given one tensor and returns one.
 struct NodeRange {
   size_t first = 0, end = 0;
   std::string name;
   ProgramValue input, output;
-  bool copies_input = false;  ///< it changes the input through a view of it, and must not change the caller's
+  bool copies_input = false;      ///< it changes the input through a view of it, and must not change the caller's
+  std::vector<UncutPlace> uncut;  ///< wanted, but not legal; without the few inside of a block that is a unit
 };
 
 /// Facts that a division depends on.
@@ -29,6 +37,7 @@ struct DivisionInput {
 /// `where`: "blocks" cuts at the ends of modules that consist of modules, "layers" at every legal place, and anything
 /// else is a pattern with * and ? for the names of the modules that are units.
 ///
+/// Throws UserError(recipe) if a pattern matches no module.
 /// A unit may not change its input: an operation in place on it becomes the one out of place, in graph.nodes.
 std::vector<NodeRange> divide(ProgramGraph& graph, const DivisionInput& facts, const std::string& where);
 

@@ -54,8 +54,7 @@ class Turn {
     for (const ProgramNode& node : graph_.nodes) result_.nodes.push_back(turned(node));
     for (const auto& node : result_.nodes) {
       if (!node || !result_.problem.empty()) continue;
-      const std::string where =
-          fmt::format("{} in {}", node->target, node->modules.empty() ? "the model itself" : node->modules.back());
+      const std::string where = node->place();
       if (draws(*node) || uses_noise(*node))
         result_.problem = where + " draws random numbers in evaluation too";
       else if (const auto changed = changed_state(*node))

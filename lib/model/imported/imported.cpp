@@ -2,197 +2,21 @@
 
 #include "base/error.h"
 #include "device/tensor.h"
-#include "model/imported/aliases.h"
 #include "model/imported/division.h"
 #include "model/imported/evaluation.h"
 #include "model/imported/instruction.h"
+#include "model/imported/order.h"
 #include "model/imported/side_values.h"
-#include "model/program/inlined.h"
+#include "model/imported/source.h"
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 
 namespace trainopt {
 namespace {
 
-at::ScalarType torch_type(ProgramType type) {
-  switch (type) {
-    case ProgramType::uint8:
-      return at::kByte;
-    case ProgramType::int8:
-      return at::kChar;
-    case ProgramType::int16:
-      return at::kShort;
-    case ProgramType::int32:
-      return at::kInt;
-    case ProgramType::int64:
-      return at::kLong;
-    case ProgramType::float16:
-      return at::kHalf;
-    case ProgramType::float32:
-      return at::kFloat;
-    case ProgramType::float64:
-      return at::kDouble;
-    case ProgramType::boolean:
-      return at::kBool;
-    case ProgramType::bfloat16:
-      return at::kBFloat16;
-  }
-  throw BrokenInvariant("a type of elements that is not in the list");
-}
-
-/// A tensor of the archive, contiguous in the CPU's memory.
-at::Tensor read_tensor(const ProgramArchive& archive, const StoredTensor& stored) {
-  const auto bytes = archive.size_of(stored.member);
-  const at::ScalarType type = torch_type(stored.type);
-  const at::Tensor all = at::empty({static_cast<int64_t>(bytes) / bytes_of(stored.type)}, type);
-  std::string rest;
-  const size_t whole = all.nbytes();
-  if (whole == bytes) {
-    archive.read(stored.member, {static_cast<uint8_t*>(all.mutable_data_ptr()), whole});
-  } else {  // a last element that is cut off, which no tensor uses
-    rest = archive.text_of(stored.member);
-    std::memcpy(all.mutable_data_ptr(), rest.data(), whole);
-  }
-  const at::Tensor view = all.as_strided(stored.sizes, stored.strides, stored.offset);
-  // A copy frees what the tensor does not use, and gives tied tensors memory of their own.
-  return view.is_contiguous() && view.numel() == all.numel() ? view : view.contiguous().clone();
-}
-
-/// A program, checked and ready to be divided.
-struct Source {
-  explicit Source(const ModelConfig& config) : Source(config.path.value_or(""), config.program) {}
-  Source(const std::string& file, const std::optional<std::string>& name)
-      : program(open_program(file, name)), path(program.archive().path().string()) {
-    try {
-      graph = inlined(program.graph());
-    } catch (const UserError& error) {
-      refuse(error.what());
-    }
-    find_input();
-    std::set<int64_t> used;
-    for (const ProgramNode& node : graph.nodes) for_each_input(node, [&](int64_t value) { used.insert(value); });
-    for (size_t i = 0; i < graph.inputs.size(); ++i)
-      if (const ProgramInput& input = program.inputs()[i]; input.kind != ProgramInput::Kind::user) {
-        const int64_t value = graph.inputs[i].index;
-        names[value] = input.name;
-        division.given.insert(value);
-        // A parameter that nothing computes with has no gradient, and PyTorch's optimizers leave it as it is.
-        const bool trained = input.kind == ProgramInput::Kind::parameter && used.contains(value) &&
-                             is_floating(program.stored(input.name).type) &&
-                             program.stored(input.name).requires_gradient;
-        if (trained) division.trained.insert(value);
-      }
-    if (graph.outputs.size() != 1 || !std::holds_alternative<ProgramValue>(graph.outputs.front()))
-      refuse(fmt::format("it returns {} values; it must return one tensor, the logits", graph.outputs.size()));
-    if (graph.nodes.empty()) refuse("it computes nothing");
-    find_changed();
-  }
-
-  [[noreturn]] void refuse(const std::string& why) const { program.archive().refuse(why); }
-
-  bool is_trained(int64_t value) const { return division.trained.contains(value); }
-  /// Whether the node changes a buffer that it also reads: not batch-norm's statistics, nor its count of batches.
-  bool changes_what_it_reads(const ProgramNode& node) const {
-    for (const int64_t written : written_values(node))
-      for (const auto& [value, name] : names)
-        if (aliases->set_of(value) == aliases->set_of(written) && !name.ends_with("num_batches_tracked")) return true;
-    return false;
-  }
-
-  const ProgramTensor& tensor_of(const ProgramValue& value) const {
-    const auto& tensor = graph.values[static_cast<size_t>(value.index)].tensor;
-    if (!tensor) refuse("it takes or returns something else than a tensor");
-    return *tensor;
-  }
-
-  Program program;
-  std::string path;
-  ProgramGraph graph;
-  std::map<int64_t, std::string> names;  ///< parameters, buffers and constants, by the value's index
-  std::optional<AliasSets> aliases;
-  std::set<int64_t> changed;  ///< given values that an operation changes
-  DivisionInput division;
-
- private:
-  void find_changed() {
-    aliases.emplace(graph);
-    std::set<int64_t> sets;
-    for (const ProgramNode& node : graph.nodes) {
-      for (const int64_t written : written_values(node)) sets.insert(aliases->set_of(written));
-      for (const std::string_view statistics : {"running_mean", "running_var"})  // which no schema names
-        if (const auto value = value_argument(node, statistics)) sets.insert(aliases->set_of(value->index));
-    }
-    for (const auto& [value, name] : names)
-      if (sets.contains(aliases->set_of(value))) changed.insert(value);
-  }
-
-  void find_input() {
-    std::vector<ProgramValue> of_user;
-    for (size_t i = 0; i < graph.inputs.size(); ++i)
-      if (program.inputs()[i].kind == ProgramInput::Kind::user) of_user.push_back(graph.inputs[i]);
-    if (of_user.size() != 1)
-      refuse(fmt::format("it takes {} inputs; it must take one, the images or the tokens", of_user.size()));
-    division.input = of_user.front();
-    const ProgramTensor& tensor = tensor_of(division.input);
-    if (!tensor.sizes.empty() && std::holds_alternative<int64_t>(tensor.sizes.front()))
-      refuse(
-          fmt::format("it was exported for batches of exactly {}; export it with "
-                      "dynamic_shapes=({{0: torch.export.Dim(\"batch\")}},)",
-                      std::get<int64_t>(tensor.sizes.front())));
-    if (tensor.sizes.empty() || symbol_of(tensor.sizes.front()).empty())
-      refuse("the size of its batches is not free: it depends on another; export it with torch.export.Dim(\"batch\")");
-  }
-};
-
-/// The symbol of the tokens of a text, if their number is free; empty otherwise.
-std::string token_symbol(const Source& source) {
-  const ProgramTensor& tensor = source.tensor_of(source.division.input);
-  return tensor.type == ProgramType::int64 && tensor.sizes.size() == 2 ? symbol_of(tensor.sizes[1]) : std::string();
-}
-
-InputShape shape_of(const Source& source, const ModelConfig& config) {
-  const ProgramTensor& tensor = source.tensor_of(source.division.input);
-  if (!token_symbol(source).empty()) return {.tokens = config.context};
-  std::vector<int64_t> sizes;
-  for (size_t i = 1; i < tensor.sizes.size(); ++i) {
-    const auto* size = std::get_if<int64_t>(&tensor.sizes[i]);
-    if (size == nullptr)
-      source.refuse("its input has a free size besides the batch; export it with the first dimension free only");
-    sizes.push_back(*size);
-  }
-  if (tensor.type == ProgramType::int64 && sizes.size() == 1) return {.tokens = sizes[0]};
-  if (tensor.type == ProgramType::float32 && sizes.size() == 3)
-    return {.channels = sizes[0], .height = sizes[1], .width = sizes[2]};
-  source.refuse(
-      "its input is neither images (float32: batch × channels × height × width) nor tokens (int64: batch × "
-      "tokens)");
-}
-
-int64_t classes_of(const Source& source, const InputShape& input) {
-  const ProgramTensor& output = source.tensor_of(std::get<ProgramValue>(source.graph.outputs.front()));
-  const size_t dimensions = input.is_text() ? 3 : 2;
-  const auto* last = output.sizes.empty() ? nullptr : std::get_if<int64_t>(&output.sizes.back());
-  if (output.sizes.size() != dimensions || last == nullptr)
-    source.refuse(
-        fmt::format("it must return logits, {}", input.is_text() ? "batch × tokens × vocabulary" : "batch × classes"));
-  return *last;
-}
-
-/// Whether it is a program of model.eval(): it has operations that training and evaluation tell apart, and all are in
-/// evaluation.
-bool is_of_evaluation(const Source& source) {
-  bool evaluates = false, trains = false;
-  for (const ProgramNode& node : source.graph.nodes)
-    for (const std::string_view flag : {"training", "train", "use_input_stats"})
-      if (const ProgramItem* item = constant_argument(node, flag))
-        if (const bool* truth = std::get_if<bool>(item)) (*truth ? trains : evaluates) = true;
-  return evaluates && !trains;
-}
-
 /// What an optimizer may treat differently: see ParameterKind.
-std::map<std::string, ParameterKind> kinds_of(const Source& source) {
+std::map<std::string, ParameterKind> kinds_of(const ProgramSource& source) {
   constexpr std::array kNorms = {"batch_norm", "layer_norm", "group_norm", "instance_norm", "rms_norm"};
   std::map<std::string, ParameterKind> kinds;
   for (const ProgramNode& node : source.graph.nodes) {
@@ -206,15 +30,6 @@ std::map<std::string, ParameterKind> kinds_of(const Source& source) {
   }
   return kinds;
 }
-
-/// One of the two lists of a unit.
-struct UnitProgram {
-  std::vector<Instruction> instructions;
-  size_t values = 0;              ///< how many the whole program has
-  int64_t input = 0, output = 0;  ///< values by index
-  std::vector<int64_t> imports = {},
-                       exports = {};  ///< side values that it takes from earlier units, and leaves to later ones
-};
 
 class ImportedUnit : public Unit {
  public:
@@ -257,73 +72,6 @@ class ImportedUnit : public Unit {
     flops += flops_of_sample;
     return output_shape;
   }
-};
-
-/// Fills in what each instruction is the last to use, and the side values.
-class Order {
- public:
-  /// `nodes`: of the whole program, null where one is left out. `units`: the ranges, with input and output.
-  Order(std::vector<const ProgramNode*> nodes, const std::vector<NodeRange>& units, const std::set<int64_t>& given,
-        size_t values)
-      : nodes_(std::move(nodes)), units_(units), values_(values) {
-    for (size_t unit = 0; unit < units.size(); ++unit)
-      for (size_t at = units[unit].first; at < units[unit].end; ++at) {
-        if (nodes_[at] == nullptr) continue;
-        for (const auto& output : nodes_[at]->outputs)
-          for (const ProgramValue& value : output.values) made_in_[value.index] = unit;
-        for (const auto& input : nodes_[at]->inputs)
-          for (const ProgramItem& item : input.argument.items)
-            if (const auto* value = std::get_if<ProgramValue>(&item); value && !given.contains(value->index)) {
-              last_use_[{unit, value->index}] = at;
-              used_in_[value->index].insert(unit);
-            }
-      }
-    for (const auto& [unit_and_value, at] : last_use_) last_of_[at].push_back(unit_and_value.second);
-  }
-
-  UnitProgram of(size_t unit, ProgramValue input, ProgramValue output, const ProgramValue& of_user,
-                 const std::function<Instruction(const ProgramNode&)>& make) const {
-    UnitProgram program{.instructions = {}, .values = values_, .input = input.index, .output = output.index};
-    for (const auto& [value, users] : used_in_) {
-      if (users.contains(unit) && value != input.index && !is_made_in(value, unit)) program.imports.push_back(value);
-      // The user's input is there from the start, so the first unit leaves it to the others.
-      const bool first_has_it = unit == 0 && value == of_user.index;
-      const bool used_later = !users.empty() && *users.rbegin() > unit;
-      if ((is_made_in(value, unit) || first_has_it) && used_later && is_imported_later(value, unit))
-        program.exports.push_back(value);
-    }
-    for (size_t at = units_[unit].first; at < units_[unit].end; ++at) {
-      if (nodes_[at] == nullptr) continue;
-      Instruction& added = program.instructions.emplace_back(make(*nodes_[at]));
-      if (const auto last = last_of_.find(at); last != last_of_.end())
-        for (const int64_t value : last->second)
-          if (value != output.index && !contains(program.exports, value)) added.last_uses.push_back(value);
-    }
-    return program;
-  }
-
- private:
-  static bool contains(const std::vector<int64_t>& values, int64_t value) {
-    return std::find(values.begin(), values.end(), value) != values.end();
-  }
-  bool is_made_in(int64_t value, size_t unit) const {
-    const auto made = made_in_.find(value);
-    return made != made_in_.end() && made->second == unit;
-  }
-  /// Whether a later unit uses the value otherwise than as its input.
-  bool is_imported_later(int64_t value, size_t unit) const {
-    for (const size_t user : used_in_.at(value))
-      if (user > unit && units_[user].input.index != value) return true;
-    return false;
-  }
-
-  std::vector<const ProgramNode*> nodes_;
-  const std::vector<NodeRange>& units_;
-  size_t values_;
-  std::map<int64_t, size_t> made_in_;
-  std::map<std::pair<size_t, int64_t>, size_t> last_use_;  ///< the last node of a unit that uses a value
-  std::map<size_t, std::vector<int64_t>> last_of_;         ///< the values that a node is the last to use
-  std::map<int64_t, std::set<size_t>> used_in_;
 };
 
 class Importer {
@@ -392,7 +140,7 @@ class Importer {
   /// The program of the evaluation must have the tensors of the training's.
   void open_other(const ModelConfig& config) {
     other_.emplace(*config.evaluation_path, config.program);
-    const auto state_of = [](const Source& source) {
+    const auto state_of = [](const ProgramSource& source) {
       std::map<std::string, std::pair<ProgramType, std::vector<int64_t>>> state;
       for (const ProgramInput& input : source.program.inputs())
         if (input.kind == ProgramInput::Kind::parameter || input.kind == ProgramInput::Kind::buffer) {
@@ -409,14 +157,12 @@ class Importer {
     for (const auto& [tensor, form] : evaluated)
       if (!trained.contains(tensor))
         other_->refuse(fmt::format("it is not the model of {}, which has no {}", source_.path, tensor));
-    if (!(shape_of(*other_, config) == shape_of(source_, config)))
+    if (!(other_->input_shape(config) == source_.input_shape(config)))
       other_->refuse(fmt::format("it takes inputs of another shape than {}", source_.path));
-    if (classes_of(*other_, input_) != classes_of(source_, input_))
+    if (other_->classes(input_) != source_.classes(input_))
       other_->refuse(fmt::format("it returns another number of logits than {}", source_.path));
     for (const ProgramNode& node : other_->graph.nodes)
-      if (draws(node))
-        other_->refuse(fmt::format("{} in {} draws random numbers; export it after eval()", node.target,
-                                   node.modules.empty() ? "the model itself" : node.modules.back()));
+      if (draws(node)) other_->refuse(node.place() + " draws random numbers; export it after eval()");
   }
 
   /// The last unit evaluates the whole of the other program, and those before it pass the input on.
@@ -505,7 +251,7 @@ class Importer {
     shapes_.push_back(input_.is_text() ? SampleShape{input_.tokens}
                                        : SampleShape{input_.channels, input_.height, input_.width});
     SymbolValues symbols;
-    if (const std::string tokens = token_symbol(source_); !tokens.empty()) symbols[tokens] = input_.tokens;
+    if (const std::string tokens = source_.token_symbol(); !tokens.empty()) symbols[tokens] = input_.tokens;
     for (const NodeRange& unit : units_) {
       double& flops = flops_.emplace_back(0);
       for (size_t at = unit.first; at < unit.end; ++at)
@@ -518,10 +264,10 @@ class Importer {
   }
 
   Builder& builder_;
-  Source source_;
+  ProgramSource source_;
   InputShape input_;
   std::map<std::string, ParameterKind> kinds_;
-  std::optional<Source> other_;  ///< the program of model.evaluation_path
+  std::optional<ProgramSource> other_;  ///< the program of model.evaluation_path
   std::vector<NodeRange> units_, evaluated_units_;
   EvaluationNodes evaluation_;
   std::vector<SampleShape> shapes_;
@@ -534,17 +280,17 @@ class Importer {
 }  // namespace
 
 ProgramFacts program_facts(const ModelConfig& config) {
-  const Source source(config);
-  if (is_of_evaluation(source))
+  const ProgramSource source(config);
+  if (source.is_of_evaluation())
     source.refuse(
         "it was exported after eval(), or its batch-norm is frozen and it has no dropout; export model.train()");
   if (source.division.trained.empty()) source.refuse("it has no parameter that is trained");
-  const InputShape input = shape_of(source, config);
+  const InputShape input = source.input_shape(config);
   const auto [least, largest] =
       source.program.range_of(symbol_of(source.tensor_of(source.division.input).sizes.front()));
   return {.input = input,
-          .free_tokens = !token_symbol(source).empty(),
-          .classes = classes_of(source, input),
+          .free_tokens = !source.token_symbol().empty(),
+          .classes = source.classes(input),
           .least_batch = least,
           .largest_batch = largest,
           .operations = static_cast<int64_t>(source.graph.nodes.size()),
@@ -553,19 +299,21 @@ ProgramFacts program_facts(const ModelConfig& config) {
 
 std::string why_not_evaluated(const ModelConfig& config) {
   if (config.evaluation_path) return {};  // building the model checks it
-  const Source source(config);
+  const ProgramSource source(config);
   return evaluation_nodes(source.graph, source.names).problem;
 }
 
 ProgramNotes program_notes(const ModelConfig& config) {
-  const Source source(config);
+  ProgramSource source(config);
   ProgramNotes notes;
   for (const ProgramNode& node : source.graph.nodes) {
-    const std::string where =
-        fmt::format("{} in {}", node.target, node.modules.empty() ? "the model itself" : node.modules.back());
-    if (!flops_of(node, source.graph)) notes.uncounted.push_back(where);
-    if (draws(node)) notes.draws.push_back(where);
+    if (!flops_of(node, source.graph)) notes.uncounted.push_back(node.place());
+    if (draws(node)) notes.draws.push_back(node.place());
   }
+  for (const NodeRange& unit : divide(source.graph, source.division, config.units))
+    for (const UncutPlace& each : unit.uncut)
+      notes.uncut[unit.name].push_back(
+          fmt::format("{} {}: {}", each.after ? "after" : "before", each.module, each.obstacle));
   return notes;
 }
 

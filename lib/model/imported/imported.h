@@ -5,6 +5,7 @@
 #include "model/builder.h"
 #include "model/config.h"
 
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -24,9 +25,10 @@ struct ProgramFacts {
 ProgramFacts program_facts(const ModelConfig& config);
 /// Why the program cannot be evaluated; empty: it can. Names the operation and its module.
 std::string why_not_evaluated(const ModelConfig& config);
-/// Operations whose FLOPs are not counted and operations that draw, each "target in module".
 struct ProgramNotes {
-  std::vector<std::string> uncounted, draws;
+  std::vector<std::string> uncounted, draws;  ///< operations whose FLOPs are not counted, and that draw
+  /// By unit the places in it where model.units wants a cut and none is legal, each "before layer1: why".
+  std::map<std::string, std::vector<std::string>> uncut;
 };
 ProgramNotes program_notes(const ModelConfig& config);
 

@@ -20,9 +20,7 @@ namespace trainopt {
 namespace {
 
 [[noreturn]] void refuse(const InstructionSite& site, const ProgramNode& node, const std::string& why) {
-  throw UserError(fmt::format("{}: {} in {} {}", site.path, node.target,
-                              node.modules.empty() ? "the model itself" : node.modules.back(), why),
-                  ExitCode::checkpoint);
+  throw UserError(fmt::format("{}: {} {}", site.path, node.place(), why), ExitCode::checkpoint);
 }
 
 // The format's codes of types, layouts and memory formats: torch/_export/serde/schema.py.

@@ -304,6 +304,10 @@ std::string program_name(const ProgramArchive& archive, const std::optional<std:
 
 }  // namespace
 
+std::string ProgramNode::place() const {
+  return fmt::format("{} in {}", target, modules.empty() ? "the model itself" : modules.back());
+}
+
 int64_t bytes_of(ProgramType type) { return row_of(type).bytes; }
 bool is_floating(ProgramType type) { return row_of(type).floating; }
 

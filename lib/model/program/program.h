@@ -85,6 +85,8 @@ struct ProgramNode {
   bool keeps_type = false;    ///< the result has the first input's type, as in place
   /// The modules that the node belongs to, from the outermost in; the model itself is left out.
   std::vector<std::string> modules;
+  /// "torch.ops.aten.add.Tensor in layer1.0", for messages.
+  std::string place() const;
 };
 
 struct ProgramGraph {

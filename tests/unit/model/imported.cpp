@@ -4,6 +4,8 @@
 #include "device/tensor.h"
 #include "model/imported/division.h"
 #include "model/imported/evaluation.h"
+#include "model/imported/order.h"
+#include "model/imported/source.h"
 #include "model/model.h"
 #include "model/program/archive.h"
 #include "model/program/flops.h"
@@ -48,6 +50,14 @@ std::vector<at::Tensor> gradients_of(const Model& model) {
     tensor.mutable_grad() = at::Tensor();
   }
   return all;
+}
+
+/// The program's values before its last layer, which becomes the identity, for `samples` images of ones.
+at::Tensor drawn(Model& model, const ForwardContext& context, int64_t samples) {
+  const at::NoGradGuard no_grad;
+  for (auto& [name, parameter] : model.parameters())
+    at::Tensor(parameter).copy_(at::arange(192).unsqueeze(1).eq(at::arange(192)));
+  return model.forward(at::ones({samples, 3, 8, 8}), context).to(at::kDouble).view({samples, 3, 8, 8});
 }
 
 void check_refused(const std::string& path, const std::string& why) {
@@ -118,12 +128,24 @@ TEST_CASE("units are blocks, layers, or the modules of a pattern") {
   CHECK(count("layers") > count("blocks"));
   CHECK(count("blocks.1") == 3);
   CHECK(count("blocks.*") == 4);  // and what is before and after them
-  CHECK(count("nothing") == 1);
+  CHECK_THROWS_WITH(count("block.*"),
+                    "model.units: no module's name matches \"block.*\"; the outermost modules are blocks.0, blocks.1, "
+                    "drop, head, stem");
+}
+
+TEST_CASE("where no cut is legal is known by unit") {
+  ModelConfig config = config_of(file("net"));
+  config.units = "blocks.*.conv";
+  CHECK(program_notes(config).uncut ==
+        std::map<std::string, std::vector<std::string>>{
+            {"blocks.1.conv", {"after blocks.1.conv: relu_ and conv2d_2 are needed later"}}});
+  config.units = "blocks";
+  CHECK(program_notes(config).uncut.empty());  // what a residual block skips is no place to cut
 }
 
 TEST_CASE("however it is divided, a program computes the same bits") {
   std::vector<at::Tensor> outputs;
-  for (const char* units : {"blocks", "layers", "nothing"}) {
+  for (const char* units : {"blocks", "layers", "head"}) {
     ModelConfig config = config_of(file("net"));
     config.units = units;
     Model model = model_of(config);
@@ -198,18 +220,12 @@ TEST_CASE("draws come from the trainer's generator") {
 
 TEST_CASE("dropout keeps the mean, and drops channels or values at its rate") {
   Model model = model_of(config_of(file("drop")));
-  const at::NoGradGuard no_grad;
-  for (auto& [name, parameter] : model.parameters())
-    at::Tensor(parameter).copy_(at::arange(192).unsqueeze(1).eq(at::arange(192)));
   const ForwardContext context = training(11);
   constexpr int64_t kDraws = 200;
   at::Tensor sum = at::zeros({1}, at::kDouble), squares = at::zeros({1}, at::kDouble);
   for (int64_t draw = 0; draw < kDraws; ++draw) {
-    const at::Tensor values = model.forward(at::ones({1, 3, 8, 8}), context).to(at::kDouble).view({3, 64});
-    for (int64_t channel = 0; channel < 3; ++channel) {
-      const at::Tensor of_channel = values[channel];
-      CHECK((of_channel.eq(0) | of_channel.sub(8.0 / 3).abs().lt(1e-6)).all().item<bool>());
-    }
+    const at::Tensor values = drawn(model, context, 1);
+    CHECK((values.eq(0) | values.sub(8.0 / 3).abs().lt(1e-6)).all().item<bool>());
     sum += values.mean();
     squares += values.square().mean();
   }
@@ -217,6 +233,40 @@ TEST_CASE("dropout keeps the mean, and drops channels or values at its rate") {
   const double of_channels = std::sqrt((1 / 0.75 - 1) / (3.0 * kDraws) + (8.0 / 3 - 4.0 / 3) / (192.0 * kDraws));
   CHECK(std::abs(sum.item<double>() / kDraws - 1) < 4 * of_channels);
   CHECK(std::abs(squares.item<double>() / kDraws - 8.0 / 3) < 4 * (8.0 / 3) * of_channels);
+}
+
+TEST_CASE("stochastic depth drops whole samples at its rate") {
+  Model model = model_of(config_of(file("depth")));
+  const ForwardContext context = training(11);
+  constexpr int64_t kDraws = 200, kSamples = 8;
+  double kept = 0;
+  for (int64_t draw = 0; draw < kDraws; ++draw) {
+    const at::Tensor samples = drawn(model, context, kSamples).view({kSamples, 192});
+    const at::Tensor first = samples.select(1, 0), alive = first.ne(0);
+    CHECK(at::equal(samples, first.unsqueeze(1).expand({kSamples, 192})));
+    CHECK((first - alive.to(at::kDouble) / 0.75).abs().max().item<double>() < 1e-6);
+    kept += alive.sum().item<double>();
+  }
+  const double trials = kDraws * kSamples;
+  CHECK(std::abs(kept / trials - 0.75) < 4 * std::sqrt(0.75 * 0.25 / trials));
+}
+
+TEST_CASE("dropout in attention keeps the mean, and has the variance of its rate") {
+  Model model = model_of(config_of(file("attention")));
+  const ForwardContext context = training(11);
+  constexpr int64_t kDraws = 200;
+  double sum = 0, squares = 0;
+  for (int64_t draw = 0; draw < kDraws; ++draw) {
+    // Equal tokens have equal weights, so each query returns the share of the 8 keys that was kept, divided by 3/4.
+    const at::Tensor values = drawn(model, context, 1).select(-1, 0) - 1;
+    sum += values.sum().item<double>();
+    squares += values.square().sum().item<double>();
+  }
+  const double n = kDraws * 24, variance_of_key = 1 / 0.75 - 1, variance = variance_of_key / 8;
+  const double fourth_of_key = 0.25 * (1 - 3 * 0.75 * 0.25) / std::pow(0.75, 3);
+  const double fourth = (fourth_of_key + 3 * 7 * variance_of_key * variance_of_key) / (8 * 8 * 8);
+  CHECK(std::abs(sum / n) < 4 * std::sqrt(variance / n));
+  CHECK(std::abs(squares / n - variance) < 4 * std::sqrt((fourth - variance * variance) / n));
 }
 
 TEST_CASE("what is no program of torch.export is refused in one sentence") {
@@ -304,6 +354,44 @@ TEST_CASE("an embedding of tokens and other sizes than the batch's are no places
   ProgramGraph graph = graph_of({{"mul.Tensor"}, {"exp.default"}, {"sigmoid.default"}});
   graph.values[2].tensor->sizes[0] = std::string("Mul(Integer(2), Symbol('s0'))");
   CHECK(units_of(graph) == 2);
+}
+
+TEST_CASE("a size that reshapes tensors of several units is no tensor that they share") {
+  ProgramGraph graph = graph_of({{"mul.Tensor"}, {"reshape.default"}, {"exp.default"}, {"reshape.default"}});
+  const auto size = static_cast<int64_t>(graph.values.size());
+  graph.values.push_back({.name = "n", .tensor = {}});
+  graph.nodes[0].outputs.push_back({.values = {{size}}});
+  for (const size_t reshape : {1, 3})
+    graph.nodes[reshape].inputs.push_back({.name = "shape", .argument = {.items = {ProgramValue{size}}}});
+  CHECK(units_of(graph) == 4);
+}
+
+TEST_CASE("a value is freed by its last use in the unit, unless a later unit takes it") {
+  const ProgramGraph graph = graph_of({{"mul.Tensor"}, {"exp.default"}, {"mul.Tensor", {{"other", ProgramValue{2}}}}});
+  std::vector<const ProgramNode*> nodes;
+  for (const ProgramNode& node : graph.nodes) nodes.push_back(&node);
+  const auto nothing = [](const ProgramNode&) { return Instruction{}; };
+  const std::vector<NodeRange> whole{{.first = 0, .end = 3, .name = {}, .input = {0}, .output = {4}}};
+  const UnitProgram one = Order(nodes, whole, {1}, graph.values.size()).of(0, {0}, {4}, {0}, nothing);
+  CHECK(one.instructions[0].last_uses == std::vector<int64_t>{0});
+  CHECK(one.instructions[1].last_uses.empty());
+  CHECK(one.instructions[2].last_uses == std::vector<int64_t>{2, 3});
+  const std::vector<NodeRange> halves{{.first = 0, .end = 2, .name = {}, .input = {0}, .output = {3}},
+                                      {.first = 2, .end = 3, .name = {}, .input = {3}, .output = {4}}};
+  const Order order(nodes, halves, {1}, graph.values.size());
+  const UnitProgram first = order.of(0, {0}, {3}, {0}, nothing), second = order.of(1, {3}, {4}, {0}, nothing);
+  CHECK(first.exports == std::vector<int64_t>{2});
+  CHECK(second.imports == std::vector<int64_t>{2});
+  CHECK(first.instructions[1].last_uses.empty());
+}
+
+TEST_CASE("what a program takes, returns, trains and changes") {
+  const ProgramSource source(config_of(file("effects")));
+  CHECK(source.input_shape({}) == InputShape{.channels = 3, .height = 8, .width = 8});
+  CHECK(source.classes(source.input_shape({})) == 10);
+  CHECK(source.division.trained.size() == 6);
+  REQUIRE(source.changed.size() == 1);
+  CHECK(source.names.at(*source.changed.begin()) == "mean");
 }
 
 TEST_CASE("in evaluation dropout passes its input on, and what still draws is named") {

@@ -74,6 +74,21 @@ class Effects(nn.Module):
         return self.head(y)
 
 
+class StochasticDepth(nn.Module):
+    """Drops samples as torchvision does it."""
+
+    def forward(self, x):
+        kept = torch.empty([x.shape[0], 1, 1, 1]).bernoulli_(0.75)
+        return x * kept.div_(0.75)
+
+
+class AttentionDropout(nn.Module):
+    """Three heads over eight tokens."""
+
+    def forward(self, x):
+        return nn.functional.scaled_dot_product_attention(x, x, x, dropout_p=0.25 if self.training else 0.0)
+
+
 def write(name, model, example, dynamic=True):
     shapes = ({0: torch.export.Dim("batch")},) if dynamic else None
     whole = HERE / "whole.pt2"
@@ -104,6 +119,8 @@ def main():
     drops = [nn.Dropout2d(0.25), nn.Dropout(0.5, inplace=True)]
     write("drop", nn.Sequential(*drops, nn.Flatten(), nn.Linear(192, 192, bias=False)).train(), image)
     write("fixed", nn.Sequential(nn.Flatten(), nn.Linear(192, 10)), image, dynamic=False)
+    for name, module in (("depth", StochasticDepth()), ("attention", AttentionDropout())):
+        write(name, nn.Sequential(module, nn.Flatten(), nn.Linear(192, 192, bias=False)).train(), image)
 
 
 if __name__ == "__main__":

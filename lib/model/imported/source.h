@@ -1,0 +1,58 @@
+// A program of torch.export that is ready to become a model: its graph without nested ones, its input, its state.
+#pragma once
+
+#include "model/config.h"
+#include "model/imported/aliases.h"
+#include "model/imported/division.h"
+#include "model/program/program.h"
+
+#include <ATen/core/Tensor.h>
+
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace trainopt {
+
+/// Throws UserError(checkpoint) that says in one sentence why the program cannot be trained here.
+struct ProgramSource {
+  explicit ProgramSource(const ModelConfig& config);
+  ProgramSource(const std::string& file, const std::optional<std::string>& name);
+
+  [[noreturn]] void refuse(const std::string& why) const { program.archive().refuse(why); }
+  bool is_trained(int64_t value) const { return division.trained.contains(value); }
+  /// Whether the node changes a buffer that it also reads: not batch-norm's statistics, nor its count of batches.
+  bool changes_what_it_reads(const ProgramNode& node) const;
+  /// The sizes and type of a value that must be a tensor.
+  const ProgramTensor& tensor_of(const ProgramValue& value) const;
+  /// The symbol of the tokens of a text, if their number is free; empty otherwise.
+  std::string token_symbol() const;
+  /// One sample of its input, with model.context tokens if their number is free.
+  InputShape input_shape(const ModelConfig& config) const;
+  /// The last dimension of what it returns.
+  int64_t classes(const InputShape& input) const;
+  /// Whether it is a program of model.eval(): it has operations that training and evaluation tell apart, and all are in
+  /// evaluation.
+  bool is_of_evaluation() const;
+
+  Program program;
+  std::string path;
+  ProgramGraph graph;
+  std::map<int64_t, std::string> names;  ///< parameters, buffers and constants, by the value's index
+  std::optional<AliasSets> aliases;
+  std::set<int64_t> changed;  ///< given values that an operation changes
+  DivisionInput division;
+
+ private:
+  void find_input();
+  void find_given();
+  void find_changed();
+};
+
+at::ScalarType torch_type(ProgramType type);
+/// A tensor of the archive, contiguous in the CPU's memory.
+at::Tensor read_tensor(const ProgramArchive& archive, const StoredTensor& stored);
+
+}  // namespace trainopt
