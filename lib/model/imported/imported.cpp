@@ -281,9 +281,10 @@ class Importer {
 
 ProgramFacts program_facts(const ModelConfig& config) {
   const ProgramSource source(config);
-  if (source.is_of_evaluation())
+  if (source.is_of_evaluation() && !config.evaluation_path)
     source.refuse(
-        "it was exported after eval(), or its batch-norm is frozen and it has no dropout; export model.train()");
+        "it was exported after eval(); export model.train(), or, if its batch-norm is frozen on purpose, name a "
+        "program for evaluation in model.evaluation_path");
   if (source.division.trained.empty()) source.refuse("it has no parameter that is trained");
   const InputShape input = source.input_shape(config);
   const auto [least, largest] =

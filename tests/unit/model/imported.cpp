@@ -198,6 +198,11 @@ TEST_CASE("the turned program and the program of eval() evaluate alike") {
     if (name.ends_with("num_batches_tracked")) CHECK(buffer.item<int64_t>() == 1);
   config.evaluation_path = file("drop");
   CHECK_THROWS_WITH(model_of(config), Contains("it is not the model of"));
+  // A program whose batch-norm is frozen looks like one of eval(): with a program for evaluation it is trained.
+  ModelConfig frozen = config_of(file("net-eval"));
+  frozen.evaluation_path = file("net-eval");
+  Model model = model_of(frozen);
+  CHECK(at::equal(model.forward(images(4, 0.7), training(3)), model.forward(images(4, 0.7), {})));
 }
 
 TEST_CASE("a program that draws in evaluation too is not evaluated") {
