@@ -30,6 +30,7 @@ Json describe_program(const ModelConfig& config) {
                {"flops_per_sample", model.flops_per_sample()},
                {"not_counted", notes.uncounted},
                {"draws", notes.draws},
+               {"layers", model.layer_counts().found},
                {"no_evaluation", why_not_evaluated(config)},
                {"units", Json::array()}};
   for (size_t unit = 0; unit < model.units().size(); ++unit) {
@@ -85,6 +86,7 @@ std::string program_text(const Json& json) {
   line("parameters", with_commas(json["parameters"].get<int64_t>()));
   line("operations", with_commas(json["operations"].get<int64_t>()));
   line("forward", human_flops(json["flops_per_sample"].get<double>()) + " a sample");
+  if (!json["layers"].get<std::string>().empty()) line("layers", json["layers"].get<std::string>());
   if (!json["not_counted"].empty()) line("not counted", list_text(json["not_counted"]));
   if (!json["draws"].empty()) line("draws", list_text(json["draws"]));
   const auto& problem = json["no_evaluation"].get_ref<const std::string&>();

@@ -28,17 +28,15 @@ struct LinearSize {
   bool operator==(const LinearSize&) const = default;
 };
 
-/// Why an optimization has no effect on layers that are not replaceable.
-inline constexpr const char* kNotReplaceable =
-    "an exported program computes its operations itself; nothing replaces them yet";
-
 /// How many layers of a kind a network has. Optimizations find what they work on by these.
 struct LayerCounts {
   int64_t convolutions_3x3 = 0, other_convolutions = 0, batch_norms = 0;
   int64_t layer_norms = 0, gelus = 0, attentions = 0;
   std::vector<LinearSize> linears;  ///< without a language model's last layer, whose weight is its embedding's
   bool draws = false;               ///< training draws random numbers: dropout, stochastic depth
-  bool replaceable = true;  ///< false: an exported program computes its operations itself, whatever fills the slots
+  bool language_head = true;        ///< a language model's last layer is linear, without bias
+  bool imported = false;            ///< an exported program: these are the layers that were found in it
+  std::string found = {};           ///< of a program: what was found, and what stays as it is and why; empty: nothing
   int64_t convolutions() const { return convolutions_3x3 + other_convolutions; }
 };
 

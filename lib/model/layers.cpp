@@ -54,6 +54,14 @@ Linear::Linear(Builder& builder, const std::string& prefix, int64_t in, int64_t 
       bias_copy_(builder.copy_of(prefix + "bias")),
       operations_(builder.operations()) {}
 
+Linear::Linear(at::Tensor weight_, at::Tensor bias_, WeightCopy weight_copy, WeightCopy bias_copy,
+               std::shared_ptr<const Operations> operations)
+    : weight(std::move(weight_)),
+      bias(std::move(bias_)),
+      weight_copy_(std::move(weight_copy)),
+      bias_copy_(std::move(bias_copy)),
+      operations_(std::move(operations)) {}
+
 at::Tensor Linear::forward(const at::Tensor& input) const {
   return operations_->linear->linear(
       input, {.weight = as_autocast(weight, weight_copy_), .bias = as_autocast(bias, bias_copy_), .parameter = weight});

@@ -34,18 +34,21 @@ class Conv2d {
 
 /// State only: BatchNormOperations computes with it, alone or fused with the operations that follow.
 struct BatchNorm2d {
-  static constexpr double kMomentum = 0.1, kEpsilon = 1e-5;
+  BatchNorm2d() = default;
   BatchNorm2d(Builder& builder, const std::string& name, int64_t channels);
 
   at::Tensor weight, bias, running_mean, running_var, num_batches_tracked;
+  double momentum = 0.1;  ///< the share of a batch's statistics in the running ones
+  double epsilon = 1e-5;  ///< added to the variance
 };
 
 /// State only, vectors of `width` values: LayerNormOperations computes with it.
 struct LayerNorm {
+  LayerNorm() = default;
   LayerNorm(Builder& builder, const std::string& name, int64_t width, double epsilon_);
 
   at::Tensor weight, bias;
-  double epsilon;  ///< added to the variance
+  double epsilon = 1e-5;  ///< added to the variance
 };
 
 /// Over the last dimension.
@@ -58,6 +61,9 @@ class Linear {
   Linear(Builder& builder, const std::string& name, int64_t in, int64_t out);
   /// The parameters' names are `prefix` + "weight" and `prefix` + "bias".
   Linear(Builder& builder, const std::string& prefix, int64_t in, int64_t out, const Values& values);
+  /// A layer of known tensors. `bias_` may be undefined; no copy is null.
+  Linear(at::Tensor weight_, at::Tensor bias_, WeightCopy weight_copy, WeightCopy bias_copy,
+         std::shared_ptr<const Operations> operations);
   at::Tensor forward(const at::Tensor& input) const;
   /// forward() without the bias.
   at::Tensor product(const at::Tensor& input) const;

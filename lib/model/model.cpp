@@ -135,6 +135,7 @@ int64_t Model::parameter_count() const {
 
 LayerCounts Model::layer_counts() const {
   LayerCounts counts = layers_;
+  if (counts.imported) return counts;
   for (const auto& entry : entries_) {
     if (is_filter(entry)) ++(entry.tensor.size(2) == 3 ? counts.convolutions_3x3 : counts.other_convolutions);
     if (entry.name.ends_with(".running_mean")) ++counts.batch_norms;

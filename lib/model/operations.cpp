@@ -43,7 +43,7 @@ at::Tensor PlainBatchNormOperations::batch_norm(const at::Tensor& input, const B
     batches.add_(1);
   }
   return at::batch_norm(input, norm.weight, norm.bias, norm.running_mean, norm.running_var, context.training,
-                        BatchNorm2d::kMomentum, BatchNorm2d::kEpsilon, /*cudnn_enabled=*/true);
+                        norm.momentum, norm.epsilon, /*cudnn_enabled=*/true);
 }
 
 // In place: batch-norm's backward reads its input and ReLU's reads its output, so nothing needs the overwritten tensor.

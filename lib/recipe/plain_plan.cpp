@@ -179,15 +179,19 @@ void check_batches(const DataSpec& data, const ModelConfig& model, const char* k
 }
 
 /// What a reader of the plan should know of a program.
-void note_program(const ModelConfig& model, bool evaluates, std::vector<std::string>& notes) {
+void note_program(Plan& plan) {
+  const ModelConfig& model = plan.model.config;
+  std::vector<std::string>& notes = plan.notes;
   if (!traits_of(model.name).from_file) return;
   if (const auto uncounted = program_notes(model).uncounted; !uncounted.empty())
     notes.push_back(fmt::format("the operations per sample leave out {}, such as {}",
                                 counted(std::ssize(uncounted), "operation"), uncounted.front()));
-  if (evaluates)
+  if (plan.evaluation)
     notes.push_back(model.evaluation_path
                         ? fmt::format("evaluation runs the program in {}", *model.evaluation_path)
                         : "evaluation runs the training program, with dropout and the like turned off");
+  if (!plan.model.layers.found.empty())
+    notes.push_back(fmt::format("switches reach {} of the program", plan.model.layers.found));
 }
 
 /// A program that was exported for texts of one length cannot read shorter ones.
@@ -326,7 +330,7 @@ Plan plain_plan(const Recipe& recipe, const Machine& machine, const RankPosition
   plan.parameter_settings = parameter_settings(recipe.optimizer, shapes);
   plan.optimizer_states = states_per_value(recipe.optimizer, shapes);
   plan.evaluation = evaluation_plan(recipe, plan.data, needs);
-  note_program(recipe.model, plan.evaluation.has_value(), plan.notes);
+  note_program(plan);
 
   plan.train = recipe.train;
   plan.scheduler = recipe.scheduler;

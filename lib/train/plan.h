@@ -42,6 +42,9 @@ struct ModelPlan {
   std::set<std::string> in_bfloat16 = {};  ///< names of the parameters held as bfloat16; the others are float32
   int64_t bfloat16_parameters = 0;         ///< number of their values
 
+  /// Its name in a sentence: "resnet18", "program".
+  std::string_view noun() const { return layers.imported ? "program" : word_of(config.name); }
+
   /// Builds the network, or the units of it that a process holds.
   decltype(&make_model) make = make_model;
   /// The network on the meta device.

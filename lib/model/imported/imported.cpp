@@ -4,10 +4,14 @@
 #include "device/tensor.h"
 #include "model/imported/division.h"
 #include "model/imported/evaluation.h"
+#include "model/imported/found_layers.h"
 #include "model/imported/instruction.h"
+#include "model/imported/layer_instruction.h"
 #include "model/imported/order.h"
 #include "model/imported/side_values.h"
 #include "model/imported/source.h"
+
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -39,6 +43,7 @@ class ImportedUnit : public Unit {
   double flops_of_sample = 0;
   bool copies_input = false, is_language_head = false, changes_what_it_reads = false;
   std::string evaluation_problem;  ///< why there is no evaluation
+  std::shared_ptr<const Operations> operations;
 
   ImportedUnit(Builder&, const std::function<void(ImportedUnit&)>& fill) { fill(*this); }
 
@@ -51,13 +56,20 @@ class ImportedUnit : public Unit {
     all[static_cast<size_t>(program.input)] = copies_input ? input.clone() : input;
     for (const int64_t each : program.imports)
       all[static_cast<size_t>(each)] = context.side->values[static_cast<size_t>(each)];
-    for (const Instruction& instruction : program.instructions) {
+    const bool loss_by_slot = program.language_head && context.target.defined();
+    const size_t count = program.instructions.size() - (loss_by_slot ? 1 : 0);
+    for (size_t i = 0; i < count; ++i) {
+      const Instruction& instruction = program.instructions[i];
       instruction.run(all, context);
       for (const int64_t used : instruction.last_uses) all[static_cast<size_t>(used)] = {};
     }
     if (!program.exports.empty()) context.side->values.resize(program.values);
     for (const int64_t each : program.exports)
       context.side->values[static_cast<size_t>(each)] = all[static_cast<size_t>(each)];
+    if (loss_by_slot) {
+      const auto& [hidden, weight, copy] = *program.language_head;
+      return operations->language_head->loss(all[hidden].toTensor(), as_autocast(weight, copy), context.target);
+    }
     const at::Tensor output = all[static_cast<size_t>(program.output)].toTensor();
     if (!is_language_head || !context.target.defined()) return output;
     const at::Tensor logits = output.flatten(0, 1);
@@ -74,6 +86,8 @@ class ImportedUnit : public Unit {
   }
 };
 
+constexpr const char* kPlainLinear = "torch.ops.aten.linear.default";
+
 class Importer {
  public:
   Importer(Builder& builder, const ModelConfig& config, const InputShape& input)
@@ -84,12 +98,13 @@ class Importer {
     else
       evaluation_ = evaluation_nodes(source_.graph, source_.names);
     measure();
+    find_layers_of_training();
   }
 
   void build() {
     InstructionSite site{.path = source_.path, .device = builder_.device(), .tensors = {}};
-    builder_.layers().replaceable = false;
-    builder_.layers().draws = std::any_of(source_.graph.nodes.begin(), source_.graph.nodes.end(), draws);
+    site.operations = builder_.operations();
+    count_layers();
     const Order training = order_of_training(), evaluation = order_of_evaluation();
     for (size_t unit = 0; unit < units_.size(); ++unit)
       builder_.add<ImportedUnit>([&](ImportedUnit& made) {
@@ -99,26 +114,128 @@ class Importer {
   }
 
  private:
+  using Found = std::map<std::string, FoundLayers>;
+
+  /// The nodes with one for each layer that is found, and what was found.
+  std::pair<ProgramNodes, Found> with_layers(ProgramNodes nodes, const std::vector<NodeRange>& units,
+                                             bool training) const {
+    Found found = find_layers(nodes, {.graph = source_.graph,
+                                      .aliases = *source_.aliases,
+                                      .names = source_.names,
+                                      .units = units,
+                                      .training = training});
+    // Without a target the last layer returns the logits, and no slot is asked.
+    if (input_.is_text())
+      if (const auto head = language_head_at(nodes, units.back())) nodes[*head]->target = kPlainLinear;
+    return {std::move(nodes), std::move(found)};
+  }
+
+  static bool is_linear(const ProgramNode& node) {
+    return node.target == kLinearLayer || node.target == kLinearGeluLayer || node.target == kHeadLayer ||
+           node.target == kPlainLinear;
+  }
+
+  void find_layers_of_training() {
+    ProgramNodes nodes(source_.graph.nodes.begin(), source_.graph.nodes.end());
+    std::tie(training_nodes_, found_) = with_layers(std::move(nodes), units_, true);
+    for (const auto& node : training_nodes_) {
+      if (!node || !(node->target == kConvolutionLayer || is_linear(*node))) continue;
+      for (const std::string_view name : {"weight", "bias"})
+        if (const auto value = value_argument(*node, name); value && source_.is_trained(value->index))
+          cast_.insert(value->index);
+    }
+  }
+
+  void count_layers() {
+    LayerCounts& layers = builder_.layers();
+    layers.imported = true;
+    layers.draws = std::any_of(source_.graph.nodes.begin(), source_.graph.nodes.end(), draws);
+    for (const auto& node : training_nodes_) {
+      if (!node) continue;
+      const auto sizes = [&] {
+        return source_.program.stored(source_.names.at(value_argument(*node, "weight")->index)).sizes;
+      };
+      const std::string_view target = node->target;
+      if (target == kConvolutionLayer)
+        ++(sizes()[2] == 3 ? layers.convolutions_3x3 : layers.other_convolutions);
+      else if (target == kBatchNormLayer)
+        ++layers.batch_norms;
+      else if (target == kLayerNormLayer || target == kAddLayerNormLayer)
+        ++layers.layer_norms;
+      else if (target == kAttentionLayer)
+        ++layers.attentions;
+      if (target == kLinearGeluLayer) ++layers.gelus;
+      if (is_linear(*node) && target != kPlainLinear) layers.linears.push_back({.in = sizes()[1], .out = sizes()[0]});
+    }
+    if (const auto convolutions = found_.find("convolutions"); convolutions != found_.end())
+      for (const auto& [why, count] : convolutions->second.left) layers.other_convolutions += count;
+    layers.language_head = language_head_at(training_nodes_, units_.back()).has_value();
+    layers.found = found_text(found_);
+  }
+
+  /// "20 of 20 convolutions, 12 of 15 attentions (3 stay as they are: they have a mask)".
+  static std::string found_text(const Found& found) {
+    std::vector<std::string> kinds;
+    for (const auto& [kind, layers] : found) {
+      int64_t all = layers.found;
+      std::string others;
+      for (const auto& [why, count] : layers.left) {
+        all += count;
+        others += fmt::format("{}{} stay as they are: {}", others.empty() ? "" : "; ", count, why);
+      }
+      kinds.push_back(
+          fmt::format("{} of {} {}{}", layers.found, all, kind, others.empty() ? "" : fmt::format(" ({})", others)));
+    }
+    return fmt::format("{}", fmt::join(kinds, ", "));
+  }
+
+  /// Where the last operation is, if that is a linear layer without bias.
+  static std::optional<size_t> language_head_at(const ProgramNodes& nodes, const NodeRange& last_unit) {
+    for (size_t at = last_unit.end; at-- > last_unit.first;) {
+      if (!nodes[at]) continue;
+      const bool is_head = (nodes[at]->target == kLinearLayer || nodes[at]->target == kPlainLinear) &&
+                           !value_argument(*nodes[at], "bias") && first_output(*nodes[at]) == last_unit.output;
+      return is_head ? std::optional(at) : std::nullopt;
+    }
+    return std::nullopt;
+  }
+  static std::optional<UnitProgram::LanguageHead> language_head(const ProgramNodes& nodes, const NodeRange& last_unit,
+                                                                const InstructionSite& site) {
+    const auto at = language_head_at(nodes, last_unit);
+    const auto weight = at ? value_argument(*nodes[*at], "weight") : std::nullopt;
+    if (!weight || !site.tensors.contains(weight->index)) return std::nullopt;
+    const auto copy = site.copies.find(weight->index);
+    return UnitProgram::LanguageHead{.hidden = static_cast<size_t>(value_argument(*nodes[*at], "input")->index),
+                                     .weight = site.tensors.at(weight->index),
+                                     .copy = copy == site.copies.end() ? std::make_shared<at::Tensor>() : copy->second};
+  }
+
+  static std::vector<const ProgramNode*> pointers(const ProgramNodes& nodes) {
+    std::vector<const ProgramNode*> all;
+    for (const auto& node : nodes) all.push_back(node ? &*node : nullptr);
+    return all;
+  }
+
   Order order_of_training() const {
-    std::vector<const ProgramNode*> nodes;
-    for (const ProgramNode& node : source_.graph.nodes) nodes.push_back(&node);
-    return {nodes, units_, source_.division.given, source_.graph.values.size()};
+    return {pointers(training_nodes_), units_, source_.division.given, source_.graph.values.size()};
   }
   Order order_of_evaluation() {
-    std::vector<const ProgramNode*> nodes;
-    if (other_) return {nodes, evaluated_units_, {}, 0};
-    for (const auto& node : evaluation_.nodes) nodes.push_back(node ? &*node : nullptr);
+    if (other_) return {{}, evaluated_units_, {}, 0};
     evaluated_units_ = units_;
     for (NodeRange& unit : evaluated_units_) {
       unit.input.index = evaluation_.same_as[static_cast<size_t>(unit.input.index)];
       unit.output.index = evaluation_.same_as[static_cast<size_t>(unit.output.index)];
     }
-    return {nodes, evaluated_units_, source_.division.given, source_.graph.values.size()};
+    evaluation_.nodes = with_layers(std::move(evaluation_.nodes), evaluated_units_, false).first;
+    return {pointers(evaluation_.nodes), evaluated_units_, source_.division.given, source_.graph.values.size()};
   }
 
   void fill(ImportedUnit& made, size_t unit, const InstructionSite& site, const Order& training,
             const Order& evaluation) const {
-    const auto make = [&](const ProgramNode& node) { return make_instruction(node, source_.graph, site); };
+    const auto make = [&](const ProgramNode& node) {
+      return node.target.starts_with("layer.") ? make_layer_instruction(node, site)
+                                               : make_instruction(node, source_.graph, site);
+    };
     made.name_ = units_[unit].name;
     made.copies_input = units_[unit].copies_input;
     if (!evaluation_.problem.empty())
@@ -135,6 +252,11 @@ class Importer {
     made.output_shape = shapes_[unit + 1];
     made.flops_of_sample = flops_[unit];
     made.is_language_head = input_.is_text() && unit + 1 == units_.size();
+    made.operations = builder_.operations();
+    if (made.is_language_head) {
+      made.training.language_head = language_head(training_nodes_, units_.back(), site);
+      if (!other_) made.evaluation.language_head = language_head(evaluation_.nodes, evaluated_units_.back(), site);
+    }
   }
 
   /// The program of the evaluation must have the tensors of the training's.
@@ -228,6 +350,11 @@ class Importer {
       if (first.sizes != stored.sizes || first.strides != stored.strides || first.type != stored.type)
         source_.refuse(fmt::format("{} shares memory with {} in another shape", input.name, names_.at(tied->second)));
       site.tensors[value] = site.tensors.at(tied->second);
+      if (cast_.contains(value)) {
+        WeightCopy& copy = site.copies[tied->second];
+        if (!copy) copy = builder_.copy_of(names_[value]);
+        site.copies[value] = copy;
+      }
       names_[value] = names_.at(tied->second);
       if (source_.is_trained(value) && unit_of_[tied->second] != unit) builder_.shared(names_[value]);
     } else {
@@ -241,6 +368,7 @@ class Importer {
       site.tensors[value] = builder_.stored(input.name, stored.sizes, torch_type(stored.type), trained,
                                             kind == kinds_.end() ? ParameterKind::other : kind->second, read);
       names_[value] = input.name;
+      if (cast_.contains(value)) site.copies[value] = builder_.copy_of(input.name);
       tied_[{stored.member, stored.offset}] = value;
       unit_of_[value] = unit;
     }
@@ -267,8 +395,11 @@ class Importer {
   ProgramSource source_;
   InputShape input_;
   std::map<std::string, ParameterKind> kinds_;
+  std::set<int64_t> cast_;              ///< parameters that autocast casts, in found layers
   std::optional<ProgramSource> other_;  ///< the program of model.evaluation_path
   std::vector<NodeRange> units_, evaluated_units_;
+  ProgramNodes training_nodes_;
+  Found found_;
   EvaluationNodes evaluation_;
   std::vector<SampleShape> shapes_;
   std::vector<double> flops_;

@@ -471,15 +471,14 @@ bool draws(const ProgramNode& node) {
   return found && found->hasTag(at::Tag::nondeterministic_seeded);
 }
 
-namespace {
-
-/// PyTorch refuses this in Python, so no graph has the check.
 void require_two_values(const at::Tensor& input) {
   if (input.dim() < 2 || input.numel() > input.size(1)) return;
   throw UserError(
       "a batch-norm of the program has one value of each channel, and its variance would be 0: use larger batches or "
       "images, and data.drop_last for a short last batch");
 }
+
+namespace {
 
 /// Runs under torch.no_grad or without autocast where the program did.
 std::function<void(ProgramValues&, const ForwardContext&)> guarded(

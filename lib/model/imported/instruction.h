@@ -27,12 +27,17 @@ struct Instruction {
 struct InstructionSite {
   std::string path;  ///< names the archive in messages
   at::Device device;
-  std::map<int64_t, at::Tensor> tensors;  ///< parameters, buffers and constants, by the value's index
+  std::map<int64_t, at::Tensor> tensors;                   ///< parameters, buffers and constants, by the value's index
+  std::map<int64_t, WeightCopy> copies = {};               ///< of the parameters that layers compute with
+  std::shared_ptr<const Operations> operations = nullptr;  ///< of found layers
 };
 
 /// Throws UserError(checkpoint) that names the operation and its module if this build has no such operation, or if it
 /// draws random numbers and takes no generator.
 Instruction make_instruction(const ProgramNode& node, const ProgramGraph& graph, const InstructionSite& site);
+
+/// Throws UserError if a batch has one value of each channel: PyTorch refuses it in Python, so no graph has the check.
+void require_two_values(const at::Tensor& input);
 
 /// Whether an operation draws random numbers when it runs with these arguments. Dropout of rate 0 does not.
 bool draws(const ProgramNode& node);

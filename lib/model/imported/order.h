@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <set>
 #include <utility>
 #include <vector>
@@ -15,6 +16,14 @@ namespace trainopt {
 
 /// What a unit runs, in training or in evaluation.
 struct UnitProgram {
+  /// The last operation, if it computes logits by a linear layer without bias. A slot computes their loss instead.
+  struct LanguageHead {
+    size_t hidden;  ///< the layer's input, by index
+    at::Tensor weight;
+    WeightCopy copy;
+  };
+  std::optional<LanguageHead> language_head = {};
+
   std::vector<Instruction> instructions;
   size_t values = 0;              ///< how many the whole program has
   int64_t input = 0, output = 0;  ///< values by index

@@ -112,12 +112,12 @@ Outcome apply(Plan& plan, const Config& config) {
   const auto chosen =
       config.units.empty() ? every_nth_block(model, config.every.value_or(1)) : named_units(model, config.units);
   if (chosen.empty())
-    return Outcome::none(fmt::format("the {} has fewer than {} between its first and its last unit",
-                                     word_of(plan.model.config.name), counted(config.every.value_or(1), "block")));
+    return Outcome::none(fmt::format("the {} has fewer than {} between its first and its last unit", plan.model.noun(),
+                                     counted(config.every.value_or(1), "block")));
   double flops = 0;
   for (const size_t unit : chosen) flops += model.unit_flops()[unit];
   const bool draws = plan.model.layers.draws, selective = config.policy == Policy::selective,
-             same_products = plan.model.layers.replaceable;
+             same_products = !plan.model.layers.imported;
   if (selective && !same_products)
     throw UserError(
         "optimizations.activation_checkpointing.policy: selective keeps the products of the built-in networks only; an "

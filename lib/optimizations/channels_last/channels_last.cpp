@@ -6,7 +6,7 @@ namespace trainopt::channels_last {
 
 Outcome apply(Plan& plan) {
   if (plan.model.layers.convolutions() < 2)  // no activations between convolutions
-    return Outcome::none(fmt::format("the {} has no images between its layers", word_of(plan.model.config.name)));
+    return Outcome::none(fmt::format("the {} has no images between its layers", plan.model.noun()));
   // The loader writes NHWC directly, so nothing is converted later.
   plan.tensor_format.memory_format = at::MemoryFormat::ChannelsLast;
   return Outcome::applied("weights, activations and batches as NHWC", [](const StepTrace& seen) {

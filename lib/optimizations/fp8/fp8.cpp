@@ -19,15 +19,14 @@ at::Tensor own_amax(const at::Tensor&, Operand, const at::Tensor& current, bool)
 std::string why_not(const Plan& plan) {
   if (plan.device.is_cuda() && plan.machine.sm < kFirstSm)
     return fmt::format("fp8 needs a GPU from sm_{}; this one is sm_{}", kFirstSm, plan.machine.sm);
-  if (!plan.model.layers.replaceable) return kNotReplaceable;
   const auto& layers = plan.model.layers.linears;
   if (std::any_of(layers.begin(), layers.end(), [](const LinearSize& layer) { return fits(layer.in, layer.out); }))
     return "";
   std::string sizes;
   for (const LinearSize& layer : layers)
     sizes += fmt::format("{}{} → {}", sizes.empty() ? "" : ", ", layer.in, layer.out);
-  return fmt::format("fp8 needs linear layers with sizes divisible by {}; the {} has {}", kMultiple,
-                     word_of(plan.model.config.name), sizes);
+  return fmt::format("fp8 needs linear layers with sizes divisible by {}; the {} has {}", kMultiple, plan.model.noun(),
+                     sizes);
 }
 
 Receipt receipt(const StepTrace& seen, const std::string& how) {

@@ -111,6 +111,11 @@ void speed_up_linear_layers(Plan& plan) {
 }
 
 Outcome apply_to_language_model(Plan& plan, const std::string& rows) {
+  if (!plan.model.layers.language_head) {
+    const char* const why =
+        "the program's logits are not those of a linear layer without bias, so their loss is not fused";
+    return rows.empty() ? Outcome::none(why) : Outcome::applied(fmt::format("{}; {}", rows, why), receipt_of_language);
+  }
   plan.operations.language_head.fill(
       "fused_kernels", "logits, loss and their gradients in pieces of tokens",
       [](const BuildContext& context) { return make_fused_language_head(language_head_kernels(context.device)); });
@@ -128,12 +133,6 @@ void fuse_loss(Plan& plan) {
                  });
 }
 
-Outcome apply_to_program(Plan& plan) {
-  if (plan.model.input.is_text()) return Outcome::none(kNotReplaceable);
-  fuse_loss(plan);
-  return Outcome::applied(fmt::format("loss and its gradient in one pass; {}", kNotReplaceable), receipt_of_images);
-}
-
 }  // namespace
 
 void check(OptionChecks& checks) {
@@ -146,16 +145,15 @@ Outcome apply(Plan& plan) {
   // Not whether there is a GPU: plans are also made for other machines.
   if (plan.device.is_cuda() && !built_for_cuda())
     return Outcome::none("this build has no GPU kernels: it was configured with TRAINOPT_CUDA=OFF");
-  if (!plan.model.layers.replaceable) return apply_to_program(plan);
   speed_up_linear_layers(plan);
   const std::string rows = fuse_row_operations(plan);
   if (plan.model.input.is_text()) return apply_to_language_model(plan, rows);
   fuse_loss(plan);
   if (plan.model.layers.batch_norms == 0)
-    return Outcome::applied(rows.empty() ? fmt::format("loss and its gradient in one pass; the {} has no batch-norm",
-                                                       word_of(plan.model.config.name))
-                                         : fmt::format("{}, loss with its gradient (one)", rows),
-                            receipt_of_images);
+    return Outcome::applied(
+        rows.empty() ? fmt::format("loss and its gradient in one pass; the {} has no batch-norm", plan.model.noun())
+                     : fmt::format("{}, loss with its gradient (one)", rows),
+        receipt_of_images);
   plan.operations.batch_norm.fill(
       "fused_kernels", "fused with addition, ReLU and the stem's max-pool, in two passes",
       [](const BuildContext& context) { return make_fused_batch_norm(kernels_for(context.device)); });

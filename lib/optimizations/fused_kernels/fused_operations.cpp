@@ -91,8 +91,8 @@ NormParameters parameters_of(const BatchNorm2d& norm) {
           .running_mean = norm.running_mean,
           .running_var = norm.running_var,
           .batches = norm.num_batches_tracked,
-          .momentum = BatchNorm2d::kMomentum,
-          .epsilon = BatchNorm2d::kEpsilon};
+          .momentum = norm.momentum,
+          .epsilon = norm.epsilon};
 }
 
 /// Batch-norm in evaluation: a scale and a shift from the running statistics.

@@ -99,7 +99,7 @@ Outcome apply(Plan& plan, const PipelineConfig& config) {
   const auto units = static_cast<int64_t>(model.units().size());
   if (units < config.stages)
     throw UserError(fmt::format("parallel.pipeline.stages: the {} has fewer units than stages: {}, {}",
-                                word_of(plan.model.config.name), units, config.stages));
+                                plan.model.noun(), units, config.stages));
   plan.stages.units = balanced_stages(model.unit_flops(), config.stages);
   plan.stages.stage = plan.position.rank / plan.stages.replica.ranks;
   plan.stages.micro_batches = config.micro_batches;

@@ -44,17 +44,17 @@ Statistics over_ranks(const at::Tensor& input, Communicator& communicator) {
 }
 
 /// Normalises by the statistics of all ranks. Backward sums over the ranks, too.
-at::Tensor normalize_by(const Statistics& all, const at::Tensor& input, const at::Tensor& weight,
-                        const at::Tensor& bias, Communicator& communicator) {
+at::Tensor normalize_by(const Statistics& all, const at::Tensor& input, const BatchNorm2d& norm,
+                        Communicator& communicator) {
   const auto forward = [&](std::vector<at::Tensor>& saved) {
-    saved = {input, weight, all.mean, all.variance, all.count};
-    return std::get<0>(at::native_batch_norm(input, weight, bias, all.mean, all.variance, /*training=*/false, 0,
-                                             BatchNorm2d::kEpsilon));
+    saved = {input, norm.weight, all.mean, all.variance, all.count};
+    return std::get<0>(at::native_batch_norm(input, norm.weight, norm.bias, all.mean, all.variance, /*training=*/false,
+                                             0, norm.epsilon));
   };
-  const auto backward = [&communicator](const BackwardCall& call) -> std::vector<at::Tensor> {
+  const auto backward = [&communicator, epsilon = norm.epsilon](const BackwardCall& call) -> std::vector<at::Tensor> {
     const auto& saved = call.saved;
     const at::Tensor &images = saved[0], &scale = saved[1], &mean = saved[2];
-    const at::Tensor inverse = (saved[3] + BatchNorm2d::kEpsilon).rsqrt();
+    const at::Tensor inverse = (saved[3] + epsilon).rsqrt();
     const at::Tensor gradient = call.gradient.to(at::kFloat), x = images.to(at::kFloat);
     const auto dimensions = all_but_channels(images);
     const at::Tensor own_sum = gradient.sum(dimensions),
@@ -70,7 +70,7 @@ at::Tensor normalize_by(const Statistics& all, const at::Tensor& input, const at
         at::addcmul(by_channel(rest, x), gradient, by_channel(factor, x)).addcmul_(x, by_channel(of_x, x));
     return {of_images.to(images.scalar_type()), own_product * inverse, own_sum};
   };
-  return differentiable({input, weight, bias}, forward, backward);
+  return differentiable({input, norm.weight, norm.bias}, forward, backward);
 }
 
 class SyncBatchNorm : public PlainBatchNormOperations {
@@ -85,11 +85,11 @@ class SyncBatchNorm : public PlainBatchNormOperations {
       Statistics found = over_ranks(input, communicator_);
       at::Tensor batches = norm.num_batches_tracked, mean = norm.running_mean, variance = norm.running_var;
       batches.add_(1);
-      mean.lerp_(found.mean, BatchNorm2d::kMomentum);
-      variance.lerp_(found.variance * (found.count / (found.count - 1)), BatchNorm2d::kMomentum);
+      mean.lerp_(found.mean, norm.momentum);
+      variance.lerp_(found.variance * (found.count / (found.count - 1)), norm.momentum);
       return found;
     }();
-    return normalize_by(all, input, norm.weight, norm.bias, communicator_);
+    return normalize_by(all, input, norm, communicator_);
   }
 
  private:
