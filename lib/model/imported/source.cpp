@@ -172,8 +172,9 @@ at::Tensor read_tensor(const ProgramArchive& archive, const StoredTensor& stored
     std::memcpy(all.mutable_data_ptr(), rest.data(), whole);
   }
   const at::Tensor view = all.as_strided(stored.sizes, stored.strides, stored.offset);
-  // A copy frees what the tensor does not use, and gives tied tensors memory of their own.
-  return view.is_contiguous() && view.numel() == all.numel() ? view : view.contiguous().clone();
+  // A copy frees what the tensor does not use, and gives tied tensors memory of their own. A view would keep the memory
+  // of `all` alive when the tensor is given other data, such as channels-last.
+  return view.is_contiguous() && view.numel() == all.numel() ? view.variable_data() : view.contiguous().clone();
 }
 
 }  // namespace trainopt

@@ -119,6 +119,14 @@ TEST_CASE("a program becomes a model of units with its own names") {
   CHECK(std::ranges::count(model.parameter_kinds(), ParameterKind::norm) == 4);
 }
 
+TEST_CASE("a program's weights are no views, whose memory would outlive them") {
+  for (const auto& [name, tensor] : model_of(config_of(file("net"))).state()) {
+    INFO(name);
+    CHECK_FALSE(tensor.is_view());
+    CHECK(tensor.storage().use_count() == 1);
+  }
+}
+
 TEST_CASE("units are blocks, layers, or the modules of a pattern") {
   const auto count = [](const std::string& units) {
     ModelConfig config = config_of(file("net"));
