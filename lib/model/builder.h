@@ -36,7 +36,7 @@ struct LayerCounts {
   bool draws = false;               ///< training draws random numbers: dropout, stochastic depth
   bool language_head = true;        ///< a language model's last layer is linear, without bias
   bool imported = false;            ///< an exported program: these are the layers that were found in it
-  std::string found = {};           ///< of a program: what was found, and what stays as it is and why; empty: nothing
+  std::string found = {};           ///< what was found in a program, and what stays as it is and why
   int64_t convolutions() const { return convolutions_3x3 + other_convolutions; }
 };
 

@@ -2,6 +2,7 @@
 // What it computes is compared with PyTorch by tests/oracle/test_exported.py.
 #include "support/catch.h"
 #include "support/resuming.h"
+#include "support/small_gpt2.h"
 #include "support/trained_ranks.h"
 
 #include <ATen/Parallel.h>
@@ -128,13 +129,95 @@ TEST_CASE("switches that move or round a program's tensors change no more than r
   check(0.03, [](Recipe& r) { r.optimizations.amp.on = true; });
 }
 
-TEST_CASE("switches that replace operations say that a program has none to replace") {
-  const char* why = "an exported program computes its operations itself";
-  CHECK_THAT(outcome_of(with([](Recipe& r) { r.optimizations.winograd.on = true; }), "winograd"),
-             Catch::Matchers::Contains(why));
-  CHECK_THAT(outcome_of(with([](Recipe& r) { r.optimizations.fp8.on = true; }), "fp8"), Catch::Matchers::Contains(why));
-  CHECK_THAT(outcome_of(with([](Recipe& r) { r.optimizations.fused_kernels = true; }), "fused_kernels"),
-             Catch::Matchers::Contains("loss and its gradient in one pass") && Catch::Matchers::Contains(why));
+/// Stem, residual block and head of a ResNet.
+void use_residual(Recipe& recipe) {
+  recipe.model.path = std::string(MODEL_FILES) + "/residual.pt2";
+  recipe.data.transforms = {ResizeConfig{.shorter_side = 16}, NormalizeConfig{}};
+}
+
+/// A transformer's block; the head is its embedding.
+void use_text(Recipe& recipe) {
+  recipe.model.path = std::string(MODEL_FILES) + "/text.pt2";
+  recipe.data.dataset = DatasetKind::tokens;
+  recipe.data.path = small_token_file();
+  recipe.data.size = DataConfig().size;
+  recipe.data.transforms.clear();
+}
+
+void check_losses(const Trained& found, const Trained& expected, double tolerance) {
+  REQUIRE(found.losses.size() == expected.losses.size());
+  for (size_t i = 0; i < found.losses.size(); ++i)
+    CHECK(found.losses[i] == Approx(expected.losses[i]).epsilon(tolerance));
+}
+
+TEST_CASE("switches that replace layers reach those of a program") {
+  const auto amp_rounds = [](Recipe& r) { r.optimizations.amp.on = true; };
+  const auto train = [](auto use, const std::function<void(Recipe&)>& change) {
+    return train_as(1, with([&](Recipe& r) {
+                      use(r);
+                      change(r);
+                    }));
+  };
+  const Trained images = train(use_residual, [](Recipe&) {}), text = train(use_text, [](Recipe&) {});
+  for (const auto& switched : std::vector<std::function<void(Recipe&)>>{
+           [](Recipe& r) { r.optimizations.fused_kernels = true; },
+           [](Recipe& r) { r.optimizations.winograd.on = true; },
+           [](Recipe& r) { r.optimizations.fused_kernels = r.optimizations.winograd.on = true; }})
+    check_losses(train(use_residual, switched), images, 1e-3);
+  check_losses(train(use_text, [](Recipe& r) { r.optimizations.fused_kernels = true; }), text, 1e-4);
+  check_losses(train(use_text, [](Recipe& r) { r.optimizations.fp8.on = true; }), text, 0.05);
+  check_losses(train(use_residual, amp_rounds), images, 0.05);
+  check_losses(train(use_text,
+                     [&](Recipe& r) {
+                       amp_rounds(r);
+                       r.optimizations.fused_kernels = r.optimizations.fused_optimizer = true;
+                     }),
+               text, 0.05);
+
+  const auto outcome = [](auto use, std::string_view name, const std::function<void(Recipe&)>& change) {
+    return outcome_of(with([&](Recipe& r) {
+                        use(r);
+                        change(r);
+                      }),
+                      name);
+  };
+  using Catch::Matchers::Contains;
+  CHECK_THAT(outcome(use_residual, "winograd", [](Recipe& r) { r.optimizations.winograd.on = true; }),
+             Contains("for 3×3 convolutions"));
+  CHECK_THAT(outcome(use_residual, "fused_kernels", [](Recipe& r) { r.optimizations.fused_kernels = true; }),
+             Contains("batch-norm fused with addition, ReLU"));
+  CHECK_THAT(outcome(use_text, "fused_kernels", [](Recipe& r) { r.optimizations.fused_kernels = true; }),
+             Contains("layer norm with the addition before it and GELU"));
+  CHECK_THAT(outcome(use_text, "winograd", [](Recipe& r) { r.optimizations.winograd.on = true; }),
+             Contains("the program has no 3×3 convolutions"));
+}
+
+TEST_CASE("a program with layers resumes bit-exactly, recomputes and shares ranks with fused kernels") {
+  at::set_num_threads(1);
+  for (const auto use : {use_residual, use_text}) {
+    const auto fused = [&](Recipe& r) {
+      use(r);
+      r.optimizations.fused_kernels = r.optimizations.fused_optimizer = true;
+    };
+    const auto plan = [&] { return make_plan(with(fused), Machine{.cpu = "test", .cores = 2}); };
+    const PartialRun uninterrupted = train_part(plan()), resumed = train_in_two(plan(), plan(), 2);
+    CHECK(resumed.losses == uninterrupted.losses);
+    CHECK(first_difference(resumed.state, uninterrupted.state) == "");
+    check_same_bits(train_as(1, with([&](Recipe& r) {
+                               fused(r);
+                               r.optimizations.activation_checkpointing.on = true;
+                             })),
+                    train_as(1, with(fused)));
+    const auto halved = [&](Recipe& r) {
+      fused(r);
+      r.data.batch_size = 4;
+    };
+    check_losses(train_as(2, with([&](Recipe& r) {
+                            halved(r);
+                            r.parallel.sharding_strategy = ShardingStrategy::zero3;
+                          })),
+                 train_as(2, with(halved)), 1e-5);
+  }
 }
 
 TEST_CASE("a program resumes bit-exactly after every step") {

@@ -16,11 +16,11 @@ namespace trainopt {
 // Targets of the nodes that stand for layers, and the names of their inputs.
 inline constexpr std::string_view kConvolutionLayer = "layer.convolution",  // input, weight, stride, padding, groups
     kLinearLayer = "layer.linear",                                          // input, weight, bias if it has one
-    kLinearGeluLayer = "layer.linear_gelu",                                 // the same, approximate
-    kHeadLayer = "layer.head",                                              // as linear: average pool, flatten, linear
+    kLinearGeluLayer = "layer.linear_gelu",                                 // input, weight, bias, approximate
+    kHeadLayer = "layer.head",                                              // as linear; pools and flattens first
     kAttentionLayer = "layer.attention",                                    // query, key, value, is_causal, dropout_p
     kLayerNormLayer = "layer.layer_norm",                                   // input, weight, bias, eps, is_cast
-    kAddLayerNormLayer = "layer.add_layer_norm",                            // residual, branch and the same
+    kAddLayerNormLayer = "layer.add_layer_norm",  // residual, branch, weight, bias, eps, is_cast
     kBatchNormLayer = "layer.batch_norm";  // input, weight, bias, running_mean, running_var, count, momentum, eps; then
                                            // residual, relu, pool, where these follow
 

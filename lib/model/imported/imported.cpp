@@ -6,7 +6,6 @@
 #include "model/imported/evaluation.h"
 #include "model/imported/found_layers.h"
 #include "model/imported/instruction.h"
-#include "model/imported/layer_instruction.h"
 #include "model/imported/order.h"
 #include "model/imported/side_values.h"
 #include "model/imported/source.h"
@@ -232,10 +231,7 @@ class Importer {
 
   void fill(ImportedUnit& made, size_t unit, const InstructionSite& site, const Order& training,
             const Order& evaluation) const {
-    const auto make = [&](const ProgramNode& node) {
-      return node.target.starts_with("layer.") ? make_layer_instruction(node, site)
-                                               : make_instruction(node, source_.graph, site);
-    };
+    const auto make = [&](const ProgramNode& node) { return make_instruction(node, source_.graph, site); };
     made.name_ = units_[unit].name;
     made.copies_input = units_[unit].copies_input;
     if (!evaluation_.problem.empty())
@@ -352,7 +348,7 @@ class Importer {
       site.tensors[value] = site.tensors.at(tied->second);
       if (cast_.contains(value)) {
         WeightCopy& copy = site.copies[tied->second];
-        if (!copy) copy = builder_.copy_of(names_[value]);
+        if (!copy) copy = builder_.copy_of(names_.at(tied->second));
         site.copies[value] = copy;
       }
       names_[value] = names_.at(tied->second);

@@ -28,13 +28,18 @@ struct InstructionSite {
   std::string path;  ///< names the archive in messages
   at::Device device;
   std::map<int64_t, at::Tensor> tensors;                   ///< parameters, buffers and constants, by the value's index
-  std::map<int64_t, WeightCopy> copies = {};               ///< of the parameters that layers compute with
-  std::shared_ptr<const Operations> operations = nullptr;  ///< of found layers
+  std::map<int64_t, WeightCopy> copies = {};               ///< 16-bit copies of what found layers compute with
+  std::shared_ptr<const Operations> operations = nullptr;  ///< what found layers call
 };
 
+/// A node of the program, or one that stands for a found layer.
 /// Throws UserError(checkpoint) that names the operation and its module if this build has no such operation, or if it
 /// draws random numbers and takes no generator.
 Instruction make_instruction(const ProgramNode& node, const ProgramGraph& graph, const InstructionSite& site);
+
+/// Runs a layer that was found in a program (found_layers.h) through its slot. `site` has the layer's tensors and their
+/// copies. Where a slot's promise does not hold for the tensors of a step, the plain operations run.
+Instruction make_layer_instruction(const ProgramNode& node, const InstructionSite& site);
 
 /// Throws UserError if a batch has one value of each channel: PyTorch refuses it in Python, so no graph has the check.
 void require_two_values(const at::Tensor& input);

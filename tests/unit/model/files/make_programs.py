@@ -89,6 +89,51 @@ class AttentionDropout(nn.Module):
         return nn.functional.scaled_dot_product_attention(x, x, x, dropout_p=0.25 if self.training else 0.0)
 
 
+class Residual(nn.Module):
+    """Stem, residual block and head as torchvision's ResNets have them."""
+
+    def __init__(self, width=32):
+        super().__init__()
+        conv = {"kernel_size": 3, "padding": 1, "bias": False}
+        self.stem = nn.Sequential(nn.Conv2d(3, width, **conv), nn.BatchNorm2d(width), nn.ReLU(inplace=True))
+        self.pool = nn.MaxPool2d(3, stride=2, padding=1)
+        self.conv1, self.bn1 = nn.Conv2d(width, width, **conv), nn.BatchNorm2d(width)
+        self.conv2, self.bn2 = nn.Conv2d(width, width, **conv), nn.BatchNorm2d(width, eps=0.001, momentum=0.01)
+        self.mean = nn.AdaptiveAvgPool2d(1)
+        self.fc = nn.Linear(width, 10)
+
+    def forward(self, x):
+        x = self.pool(self.stem(x))
+        y = self.bn1(self.conv1(x)).relu()
+        y = self.bn2(self.conv2(y))
+        y += x
+        return self.fc(self.mean(y.relu()).flatten(1))
+
+
+class Text(nn.Module):
+    """A transformer's block and a head that is its embedding."""
+
+    def __init__(self, vocabulary=32, width=16, tokens=8):
+        super().__init__()
+        self.wte, self.wpe = nn.Embedding(vocabulary, width), nn.Embedding(tokens, width)
+        self.block = nn.ModuleDict(
+            {"ln_1": nn.LayerNorm(width), "qkv": nn.Linear(width, 3 * width), "out": nn.Linear(width, width)}
+            | {"ln_2": nn.LayerNorm(width), "up": nn.Linear(width, 4 * width), "down": nn.Linear(4 * width, width)}
+        )
+        self.ln = nn.LayerNorm(width)
+        self.head = nn.Linear(width, vocabulary, bias=False)
+        self.head.weight = self.wte.weight
+
+    def forward(self, tokens):
+        x = self.wte(tokens) + self.wpe.weight
+        parts = self.block["qkv"](self.block["ln_1"](x)).chunk(3, 2)
+        heads = [part.unflatten(2, (2, -1)).transpose(1, 2) for part in parts]
+        attended = nn.functional.scaled_dot_product_attention(*heads, is_causal=True)
+        x = x + self.block["out"](attended.transpose(1, 2).flatten(2))
+        hidden = nn.functional.gelu(self.block["up"](self.block["ln_2"](x)), approximate="tanh")
+        return self.head(self.ln(x + self.block["down"](hidden)))
+
+
 def write(name, model, example, dynamic=True):
     shapes = ({0: torch.export.Dim("batch")},) if dynamic else None
     whole = HERE / "whole.pt2"
@@ -121,6 +166,8 @@ def main():
     write("fixed", nn.Sequential(nn.Flatten(), nn.Linear(192, 10)), image, dynamic=False)
     for name, module in (("depth", StochasticDepth()), ("attention", AttentionDropout())):
         write(name, nn.Sequential(module, nn.Flatten(), nn.Linear(192, 192, bias=False)).train(), image)
+    write("residual", Residual().train(), torch.randn(2, 3, 16, 16))
+    write("text", Text().train(), torch.zeros(2, 8, dtype=torch.int64))
 
 
 if __name__ == "__main__":

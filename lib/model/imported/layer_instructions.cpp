@@ -1,9 +1,8 @@
-#include "model/imported/layer_instruction.h"
-
 #include "base/error.h"
 #include "device/autocast.h"
 #include "device/tensor.h"
 #include "model/imported/found_layers.h"
+#include "model/imported/instruction.h"
 #include "model/operations.h"
 
 namespace trainopt {
