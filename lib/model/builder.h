@@ -31,6 +31,7 @@ struct LinearSize {
 /// How many layers of a kind a network has. Optimizations find what they work on by these.
 struct LayerCounts {
   int64_t convolutions_3x3 = 0, other_convolutions = 0, batch_norms = 0;
+  int64_t other_batch_norms = 0;  ///< of a program: those that no slot computes
   int64_t layer_norms = 0, gelus = 0, attentions = 0;
   std::vector<LinearSize> linears;  ///< without a language model's last layer, whose weight is its embedding's
   bool draws = false;               ///< training draws random numbers: dropout, stochastic depth
@@ -79,8 +80,9 @@ class Builder {
   /// The handle through which a layer finds the 16-bit copy of this parameter, if one is ever stored. The parameter
   /// must exist already.
   WeightCopy copy_of(const std::string& name);
-  /// A parameter of an earlier unit with which the current one computes, too (tied weights).
-  at::Tensor shared(const std::string& name);
+  /// A parameter of an earlier unit with which the current one computes, too (tied weights). `values`: of one that is
+  /// stored(), should this process have the later unit only.
+  at::Tensor shared(const std::string& name, const std::function<at::Tensor()>& values = {});
   /// Files hold this matrix transposed.
   void transpose_in_files(const std::string& name);
   /// How names in files differ from the model's. Two names may stand for one tensor if both hold the same values.

@@ -257,8 +257,10 @@ void check_pipeline(const Recipe& recipe, Problems& problems) {
     problems.push_back(
         {"parallel.pipeline.micro_batches",
          fmt::format("leaves less than the two samples that batch-norm needs: {} of {}", micro_batches, batch)});
-  if (traits_of(recipe.model.name).from_file)
-    problems.push_back({"parallel.pipeline.stages", "an exported program cannot be divided among ranks yet"});
+  if (recipe.model.evaluation_path)
+    problems.push_back({"model.evaluation_path",
+                        "cannot be combined with parallel.pipeline, whose stages hold a part of the weights; remove "
+                        "one of them"});
   if (parallel.sharding_strategy != ShardingStrategy::none)
     problems.push_back({"parallel.sharding_strategy",
                         "a pipeline already divides the model; its replicas need sharding_strategy none"});
@@ -287,11 +289,10 @@ void check_parallel(const Recipe& recipe, const std::set<std::string>& changed, 
     problems.push_back({"parallel.wrap", "only zero1, zero2, zero3 and hybrid use this; remove this key"});
   if (parallel.wrap.policy != WrapPolicy::size && changed.contains("parallel.wrap.min_parameters"))
     problems.push_back({"parallel.wrap.min_parameters", "needs parallel.wrap.policy: size"});
-  if (parallel.sync_batch_norm && !traits_of(recipe.model.name).batch_norm)
+  const ModelTraits& model = traits_of(recipe.model.name);
+  if (parallel.sync_batch_norm && !model.batch_norm && !model.from_file)
     problems.push_back({"parallel.sync_batch_norm",
-                        traits_of(recipe.model.name).from_file
-                            ? "an exported program computes its batch-norm itself; remove this key"
-                            : fmt::format("the {} has no batch-norm; remove this key", word_of(recipe.model.name))});
+                        fmt::format("the {} has no batch-norm; remove this key", word_of(recipe.model.name))});
   if (parallel.check_replicas_every > 0 &&
       (parallel.sharding_strategy == ShardingStrategy::zero3 || parallel.sharding_strategy == ShardingStrategy::hybrid))
     problems.push_back(

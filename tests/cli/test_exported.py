@@ -53,11 +53,11 @@ def test_train_and_plan(trainopt, tmp_path):
         (f"model.evaluation_path={FILES}/drop.pt2", 4, ["it is not the model of"]),
         ("data.transforms=[{resize: 16}]", 2, ["takes images of 3×8×8", "3×16×16"]),
         ("model.num_classes=5", 2, ["model.num_classes", "exported does not have this"]),
-        ("parallel.pipeline.stages=2", 2, ["cannot be divided among ranks"]),
+        (f"parallel.pipeline.stages=2 | model.evaluation_path={FILES}/net-eval.pt2", 2, ["cannot be combined with"]),
     ],
 )
 def test_refused(trainopt, change, code, says):
-    trainopt.refused("plan", trainopt.write("own.yaml", RECIPE), change, code=code, says=says)
+    trainopt.refused("plan", trainopt.write("own.yaml", RECIPE), *change.split(" | "), code=code, says=says)
 
 
 @pytest.mark.parametrize("words", ["torch.export", "torch.jit", "torch.compile"])

@@ -112,6 +112,16 @@ TEST_CASE("what a program cannot do is said in a sentence") {
                r.data.transforms = {ResizeConfig{.shorter_side = 9}, NormalizeConfig{}};
              }),
              Catch::Matchers::Contains("takes images of 3×8×8") && Catch::Matchers::Contains("3×9×9"));
+  CHECK_THAT(
+      [] {
+        try {
+          train_as(2, with([](Recipe& r) { r.parallel.pipeline = {.stages = 2, .micro_batches = 1}; }));
+        } catch (const UserError& error) {
+          return std::string(error.what());
+        }
+        return std::string("not refused");
+      }(),
+      Catch::Matchers::Contains("of the program also uses values of stem"));
   CHECK_THAT(refused([](Recipe& r) { r.model.path = std::string(MODEL_FILES) + "/noisy.pt2"; }),
              Catch::Matchers::Equals("not refused"));
 }
@@ -218,6 +228,32 @@ TEST_CASE("a program with layers resumes bit-exactly, recomputes and shares rank
                           })),
                  train_as(2, with(halved)), 1e-5);
   }
+}
+
+TEST_CASE("stages and ranks compute a program as one rank does") {
+  const auto residual = [](int64_t batch) {
+    return [batch](Recipe& r) {
+      use_residual(r);
+      r.data.batch_size = batch;
+    };
+  };
+  check_losses(train_as(2, with([&](Recipe& r) {
+                          residual(4)(r);
+                          r.parallel.sync_batch_norm = true;
+                        })),
+               train_as(1, with(residual(8))), 1e-4);
+  const auto staged = [](const std::function<void(Recipe&)>& use) {
+    return [use](Recipe& r) {
+      use(r);
+      r.parallel.pipeline = {.stages = 2, .micro_batches = 1};
+    };
+  };
+  check_losses(train_as(2, with(staged(residual(8)))), train_as(1, with(residual(8))), 1e-5);
+  const auto text = [](Recipe& r) {
+    use_text(r);
+    r.model.units = "layers";  // its head is its embedding, on the other stage
+  };
+  check_losses(train_as(2, with(staged(text))), train_as(1, with(text)), 1e-5);
 }
 
 TEST_CASE("a program resumes bit-exactly after every step") {

@@ -77,6 +77,9 @@ class ImportedUnit : public Unit {
   }
 
   bool reads_what_it_changes() const override { return changes_what_it_reads; }
+  std::optional<size_t> takes_side_values_from() const override {
+    return training.imports_from ? training.imports_from : evaluation.imports_from;
+  }
 
   SampleShape shape_after(const SampleShape& input, double& flops) const override {
     TRAINOPT_CHECK(input == input_shape);
@@ -166,8 +169,8 @@ class Importer {
       if (target == kLinearGeluLayer) ++layers.gelus;
       if (is_linear(*node) && target != kPlainLinear) layers.linears.push_back({.in = sizes()[1], .out = sizes()[0]});
     }
-    if (const auto convolutions = found_.find("convolutions"); convolutions != found_.end())
-      for (const auto& [why, count] : convolutions->second.left) layers.other_convolutions += count;
+    for (const auto& [why, count] : found_["convolutions"].left) layers.other_convolutions += count;
+    for (const auto& [why, count] : found_["batch-norms"].left) layers.other_batch_norms += count;
     layers.language_head = language_head_at(training_nodes_, units_.back()).has_value();
     layers.found = found_text(found_);
   }
@@ -176,6 +179,7 @@ class Importer {
   static std::string found_text(const Found& found) {
     std::vector<std::string> kinds;
     for (const auto& [kind, layers] : found) {
+      if (layers.found == 0 && layers.left.empty()) continue;
       int64_t all = layers.found;
       std::string others;
       for (const auto& [why, count] : layers.left) {
@@ -336,7 +340,7 @@ class Importer {
                        (input.kind == ProgramInput::Kind::buffer && input.persistent);
     const auto read = [&] { return read_tensor(source_.program.archive(), stored); };
     if (known != site.tensors.end()) {
-      if (source_.is_trained(value)) builder_.shared(names_[value]);
+      if (source_.is_trained(value)) known->second = builder_.shared(names_[value], read);
     } else if (!state) {
       site.tensors[value] = site.device.is_meta()
                                 ? at::empty(stored.sizes, at::TensorOptions(torch_type(stored.type)).device(at::kMeta))
@@ -352,7 +356,8 @@ class Importer {
         site.copies[value] = copy;
       }
       names_[value] = names_.at(tied->second);
-      if (source_.is_trained(value) && unit_of_[tied->second] != unit) builder_.shared(names_[value]);
+      if (source_.is_trained(value) && unit_of_[tied->second] != unit)
+        site.tensors[value] = builder_.shared(names_[value], read);
     } else {
       const bool trained = source_.is_trained(value);
       if (trained && stored.type != ProgramType::float32)

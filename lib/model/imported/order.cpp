@@ -33,7 +33,12 @@ UnitProgram Order::of(size_t unit, ProgramValue input, ProgramValue output, cons
                       const std::function<Instruction(const ProgramNode&)>& make) const {
   UnitProgram program{.instructions = {}, .values = values_, .input = input.index, .output = output.index};
   for (const auto& [value, users] : used_in_) {
-    if (users.contains(unit) && value != input.index && !is_made_in(value, unit)) program.imports.push_back(value);
+    if (users.contains(unit) && value != input.index && !is_made_in(value, unit)) {
+      program.imports.push_back(value);
+      const auto made = made_in_.find(value);
+      const size_t from = made == made_in_.end() ? 0 : made->second;  // the user's input is there from the start
+      program.imports_from = std::min(program.imports_from.value_or(from), from);
+    }
     // The user's input is there from the start, so the first unit leaves it to the others.
     const bool first_has_it = unit == 0 && value == of_user.index;
     const bool used_later = !users.empty() && *users.rbegin() > unit;

@@ -29,6 +29,7 @@ struct UnitProgram {
   int64_t input = 0, output = 0;  ///< values by index
   std::vector<int64_t> imports = {},
                        exports = {};  ///< side values that it takes from earlier units, and leaves to later ones
+  std::optional<size_t> imports_from = {};  ///< the earliest of those units
 };
 
 /// Finds the last use of each value, and the side values that units leave to later ones.
