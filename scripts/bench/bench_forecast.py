@@ -1,5 +1,6 @@
 """The forecast of a step's memory against what a run measures, on CPUs: all models with and without amp, switches that
-change memory, and two ranks with every sharding strategy. Bytes, so no timing and no noise."""
+change memory, and two ranks with every sharding strategy. With --programs: programs of torch.export, plain and with
+everything on. Bytes, so no timing and no noise."""
 
 import argparse
 import json
@@ -56,9 +57,26 @@ def cases():
             yield name, 2, [*of_data(64, 32), f"parallel.sharding_strategy={strategy}", *amp]
 
 
+def program_cases(folder: Path):
+    sys.path.append(str(common.ROOT / "tests/oracle"))
+    import exported
+    import torch
+
+    everything = ["amp", "channels_last", "set_to_none", "fused_kernels", "winograd", "fused_optimizer"]
+    for name, (make, side) in exported.MODELS.items():
+        path = folder / f"{len(list(folder.iterdir()))}.pt2"
+        exported.save(make().train(), torch.randn(2, 3, side, side), path)
+        words = [f"model={{name: exported, path: {path}}}", *of_data(side, 8)]
+        yield f"{name}, {side} px, batch 8", 1, words
+        yield f"{name}, {side} px, batch 8, all on", 1, [*words, *(f"optimizations.{key}=true" for key in everything)]
+
+
 def measure(name: str, ranks: int, words: list[str], folder: Path) -> dict:
     recipe = common.write_recipe(folder, COMMON, "forecast")
-    forecast = common.trainopt_json("plan", recipe, "--json", *words, "--assume", f"gpus=0,ranks={ranks}")["memory"]
+    plan = common.trainopt_json("plan", recipe, "--json", *words, "--assume", f"gpus=0,ranks={ranks}")
+    forecast = plan.get("memory")
+    if forecast is None:
+        return {"plan": name, "ranks": ranks, "forecast_mib": next(n for n in plan["notes"] if "forecast" in n)}
     run_dir = folder / f"run-{len(list(folder.iterdir()))}"
     run = ["run", str(recipe), "--run-dir", str(run_dir), "--quiet", *words]
     command = [str(common.trainopt_binary()), *(["launch", "-n", str(ranks), "--"] if ranks > 1 else []), *run]
@@ -84,9 +102,11 @@ def measure(name: str, ranks: int, words: list[str], folder: Path) -> dict:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", default="", help="only plans whose name contains this")
+    parser.add_argument("--programs", action="store_true")
     chosen = parser.parse_args()
     with common.temporary_folder() as folder:
-        rows = [measure(*case, Path(folder)) for case in cases() if chosen.only in case[0]]
+        all_cases = program_cases(Path(folder)) if chosen.programs else cases()
+        rows = [measure(*case, Path(folder)) for case in all_cases if chosen.only in case[0]]
     common.report("forecast", rows)
 
 
