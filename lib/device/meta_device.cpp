@@ -154,8 +154,62 @@ at::Tensor& where_out(const at::Tensor&, const at::Tensor&, const at::Tensor&, a
 
 /// abs, relu and the like.
 at::Tensor like(const at::Tensor& input) { return at::empty_like(input); }
+at::Tensor& same(at::Tensor& input) { return input; }
+at::Tensor like_second(const at::Tensor&, const at::Tensor& input) { return at::empty_like(input); }
+at::Tensor truth_like(const at::Tensor& input) { return at::empty_like(input, at::kBool); }
+at::Tensor scalar_of(const at::Tensor& input) { return at::empty({}, input.options()); }
+at::Tensor dot(const at::Tensor& a, const at::Tensor&) { return scalar_of(a); }
 
-at::Tensor logical_not(const at::Tensor& input) { return at::empty_like(input, at::kBool); }
+at::Tensor hardtanh(const at::Tensor& input, const at::Scalar&, const at::Scalar&) { return at::empty_like(input); }
+at::Tensor& hardtanh_(at::Tensor& input, const at::Scalar&, const at::Scalar&) { return input; }
+at::Tensor hardtanh_backward(const at::Tensor&, const at::Tensor& input, const at::Scalar&, const at::Scalar&) {
+  return at::empty_like(input);
+}
+at::Tensor glu_backward(const at::Tensor&, const at::Tensor& input, int64_t) { return at::empty_like(input); }
+at::Tensor prelu(const at::Tensor& input, const at::Tensor&) { return at::empty_like(input); }
+std::tuple<at::Tensor, at::Tensor> prelu_backward(const at::Tensor&, const at::Tensor& input,
+                                                  const at::Tensor& /*weight*/) {
+  return {at::empty_like(input), at::empty_like(input)};  // the weight's is summed by its caller
+}
+
+at::Tensor roll(const at::Tensor& input, at::IntArrayRef, at::IntArrayRef) { return at::empty_like(input); }
+at::Tensor flip(const at::Tensor& input, at::IntArrayRef) { return at::empty_like(input); }
+at::Tensor channel_shuffle(const at::Tensor& input, int64_t) { return at::empty_like(input); }
+
+/// The result of pooling has the input's memory format.
+at::Tensor adaptive_average(const at::Tensor& input, at::IntArrayRef sizes) {
+  std::vector<int64_t> all = input.sizes().vec();
+  std::copy(sizes.begin(), sizes.end(), all.end() - 2);
+  return at::empty(all, input.options().memory_format(input.suggest_memory_format()));
+}
+
+at::Tensor reflection_pad(const at::Tensor& input, at::IntArrayRef padding) {
+  std::vector<int64_t> sizes = input.sizes().vec();
+  sizes[sizes.size() - 1] += padding[0] + padding[1];
+  sizes[sizes.size() - 2] += padding[2] + padding[3];
+  return at::empty(sizes, input.options().memory_format(input.suggest_memory_format()));
+}
+at::Tensor reflection_pad_backward(const at::Tensor&, const at::Tensor& input, at::IntArrayRef) {
+  return at::empty_like(input);
+}
+
+/// Statistics are one value for each sample and group.
+ThreeTensors group_norm(const at::Tensor& input, const OptionalTensor&, const OptionalTensor&, int64_t samples, int64_t,
+                        int64_t, int64_t groups, double) {
+  const auto statistics = [&] { return at::empty({samples, groups}, input.options()); };
+  return {at::empty_like(input), statistics(), statistics()};
+}
+ThreeTensors group_norm_backward(const at::Tensor&, const at::Tensor& input, const at::Tensor&, const at::Tensor&,
+                                 const OptionalTensor& weight, int64_t, int64_t, int64_t, int64_t,
+                                 std::array<bool, 3> wanted) {
+  const at::Tensor scale = weight.value_or(at::Tensor());
+  return {like_if(wanted[0], input), like_if(wanted[1], scale), like_if(wanted[2], scale)};
+}
+
+at::Tensor variance(const at::Tensor& input, at::OptionalIntArrayRef dimensions, const std::optional<at::Scalar>&,
+                    bool keeps) {
+  return input.sum(dimensions, keeps);
+}
 
 std::tuple<at::Tensor, at::Tensor> variance_mean(const at::Tensor& input, at::OptionalIntArrayRef dimensions,
                                                  const std::optional<at::Scalar>&, bool keeps) {
@@ -208,10 +262,28 @@ void register_meta_kernels() {
   meta->impl("embedding_dense_backward", TORCH_FN(embedding_backward));
   meta->impl("where.self", TORCH_FN(where));
   meta->impl("where.self_out", TORCH_FN(where_out));
-  meta->impl("abs", TORCH_FN(like));
-  meta->impl("relu", TORCH_FN(like));
-  meta->impl("hardswish", TORCH_FN(like));
-  meta->impl("logical_not", TORCH_FN(logical_not));
+  for (const char* name : {"abs", "relu", "hardswish"}) meta->impl(name, TORCH_FN(like));
+  meta->impl("hardswish_", TORCH_FN(same));
+  meta->impl("hardswish_backward", TORCH_FN(like_second));
+  meta->impl("hardtanh", TORCH_FN(hardtanh));
+  meta->impl("hardtanh_", TORCH_FN(hardtanh_));
+  meta->impl("hardtanh_backward", TORCH_FN(hardtanh_backward));
+  meta->impl("glu_backward", TORCH_FN(glu_backward));
+  meta->impl("_prelu_kernel", TORCH_FN(prelu));
+  meta->impl("_prelu_kernel_backward", TORCH_FN(prelu_backward));
+  meta->impl("roll", TORCH_FN(roll));
+  meta->impl("flip", TORCH_FN(flip));
+  meta->impl("channel_shuffle", TORCH_FN(channel_shuffle));
+  meta->impl("_adaptive_avg_pool2d", TORCH_FN(adaptive_average));
+  meta->impl("_adaptive_avg_pool2d_backward", TORCH_FN(like_second));
+  meta->impl("reflection_pad2d", TORCH_FN(reflection_pad));
+  meta->impl("reflection_pad2d_backward", TORCH_FN(reflection_pad_backward));
+  meta->impl("native_group_norm", TORCH_FN(group_norm));
+  meta->impl("native_group_norm_backward", TORCH_FN(group_norm_backward));
+  for (const char* name : {"logical_not", "isnan"}) meta->impl(name, TORCH_FN(truth_like));
+  meta->impl("max", TORCH_FN(scalar_of));
+  meta->impl("dot", TORCH_FN(dot));
+  for (const char* name : {"var.correction", "std.correction"}) meta->impl(name, TORCH_FN(variance));
   meta->impl("var_mean.correction", TORCH_FN(variance_mean));
   meta->impl("_scaled_mm", TORCH_FN(scaled_product));
   meta->impl(at::_ops::_amp_foreach_non_finite_check_and_unscale_::name, TORCH_FN(check_and_unscale));
