@@ -31,7 +31,7 @@ struct LinearSize {
 /// How many layers of a kind a network has. Optimizations find what they work on by these.
 struct LayerCounts {
   int64_t convolutions_3x3 = 0, other_convolutions = 0, batch_norms = 0;
-  int64_t other_batch_norms = 0;  ///< of a program: those that no slot computes
+  int64_t other_batch_norms = 0;  ///< batch-norms of a program that no slot computes
   int64_t layer_norms = 0, gelus = 0, attentions = 0;
   std::vector<LinearSize> linears;  ///< without a language model's last layer, whose weight is its embedding's
   bool draws = false;               ///< training draws random numbers: dropout, stochastic depth

@@ -28,7 +28,7 @@ struct UnitProgram {
   size_t values = 0;              ///< how many the whole program has
   int64_t input = 0, output = 0;  ///< values by index
   std::vector<int64_t> imports = {},
-                       exports = {};  ///< side values that it takes from earlier units, and leaves to later ones
+                       exports = {};        ///< side values that it takes from earlier units, and leaves to later ones
   std::optional<size_t> imports_from = {};  ///< the earliest of those units
 };
 

@@ -155,11 +155,11 @@ Outcome apply(Plan& plan, const ParallelConfig& asked) {
   if (config.sync_batch_norm && plan.model.layers.batch_norms == 0)
     throw UserError(
         fmt::format("parallel.sync_batch_norm: the {} has no batch-norm; remove this key", plan.model.noun()));
-  if (config.sync_batch_norm && plan.model.layers.other_batch_norms > 0)
-    throw UserError(
-        fmt::format("parallel.sync_batch_norm does not reach every batch-norm of the program, but {}; remove "
-                    "this key",
-                    plan.model.layers.found));
+  if (const auto& layers = plan.model.layers; config.sync_batch_norm && layers.other_batch_norms > 0)
+    throw UserError(fmt::format(
+        "parallel.sync_batch_norm reaches {} of the program's {} batch-norms, so its statistics would be of "
+        "two kinds; remove this key (trainopt model show says why)",
+        layers.batch_norms, layers.batch_norms + layers.other_batch_norms));
   if (config.sync_batch_norm)
     plan.operations.batch_norm.fill(
         "parallel.sync_batch_norm", "statistics over all ranks",
