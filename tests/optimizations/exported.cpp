@@ -69,7 +69,7 @@ TEST_CASE("what a program writes through views, to its input or to buffers is as
   const auto effects = [](Recipe& r) { r.model.path = std::string(MODEL_FILES) + "/effects.pt2"; };
   const Trained whole = train_as(1, with([&](Recipe& r) {
                                    effects(r);
-                                   r.model.units = "none";
+                                   r.model.units = "blocks";  // one unit
                                  }));
   for (const bool recomputed : {false, true})
     check_same_bits(train_as(1, with([&](Recipe& r) {

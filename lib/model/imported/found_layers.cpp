@@ -160,6 +160,18 @@ class Finder {
     return here && is_usual(*nodes_[made->second]) ? std::optional(made->second) : std::nullopt;
   }
   static bool is_usual(const ProgramNode& node) { return !node.no_gradients && !node.no_autocast && !node.keeps_type; }
+  /// Whether another node of the unit uses a value, or what shares its memory.
+  bool is_used_beside(const ProgramValue& value, size_t of) const {
+    const int64_t set = search_.aliases.set_of(value.index);
+    const NodeRange& unit = search_.units[unit_of_[of]];
+    for (size_t at = unit.first; at < unit.end; ++at) {
+      if (at == of || !nodes_[at]) continue;
+      bool uses = false;
+      for_each_input(*nodes_[at], [&](int64_t used) { uses = uses || search_.aliases.set_of(used) == set; });
+      if (uses) return true;
+    }
+    return false;
+  }
   bool is_written_between(const ProgramValue& value, size_t first, size_t last) const {
     const int64_t set = search_.aliases.set_of(value.index);
     for (size_t at = first + 1; at < last; ++at)
@@ -187,8 +199,8 @@ class Finder {
     if (!node.target.ends_with(".default")) return "their padding is given by name";
     const ProgramTensor& filters = *tensor_of(weight->index);
     const auto stride = same_number(node, "stride", 1), padding = same_number(node, "padding", 0);
-    if (!stride || !padding || filters.sizes.size() != 4 || filters.sizes[2] != filters.sizes[3])
-      return "their kernels are not square";
+    if (filters.sizes.size() != 4 || filters.sizes[2] != filters.sizes[3]) return "their kernels are not square";
+    if (!stride || !padding) return "their stride or padding differs by direction";
     if (same_number(node, "dilation", 1) != 1) return "they are dilated";
     const int64_t groups = same_number(node, "groups", 1).value_or(1);
     put(at, kConvolutionLayer,
@@ -249,7 +261,7 @@ class Finder {
   bool is_cast(int64_t value) const {
     const auto users = users_.find(value);
     return users != users_.end() && std::all_of(users->second.begin(), users->second.end(), [&](size_t user) {
-             if (user == kNoNode || !nodes_[user]) return false;
+             if (user == kNoNode || !nodes_[user] || !is_usual(*nodes_[user])) return false;
              if (is_product(nodes_[user]->target)) return true;
              if (!moves_values(aten_name(nodes_[user]->target))) return false;
              bool all = true;
@@ -288,21 +300,24 @@ class Finder {
     return "";
   }
 
-  /// An addition of two tensors of one shape.
+  /// An addition of two floating-point tensors of one shape and type.
   bool adds_alike(const ProgramNode& node) const {
     const auto a = value_argument(node, "self"), b = value_argument(node, "other");
-    return a && b && same_sizes(a->index, b->index) && real_number(node, "alpha").value_or(1) == 1;
+    if (!a || !b || !same_sizes(a->index, b->index)) return false;
+    const auto type = tensor_of(a->index)->type;
+    return type && is_floating(*type) && tensor_of(b->index)->type == type &&
+           real_number(node, "alpha").value_or(1) == 1;
   }
 
-  /// The node that counts the batches of a batch-norm, `count`.
-  std::optional<size_t> counting_node(const ProgramValue& count, size_t at) const {
-    const NodeRange& unit = search_.units[unit_of_[at]];
-    for (size_t each = unit.first; each < unit.end; ++each)
-      if (nodes_[each] && nodes_[each]->target == "torch.ops.aten.add_.Tensor" &&
-          value_argument(*nodes_[each], "self") == count && real_number(*nodes_[each], "other") == 1 &&
-          users_.at(count.index).size() == 1)
-        return each;
-    return std::nullopt;
+  /// The node that counts the batches of a batch-norm, `count`; kNoNode if something else reads or changes the count.
+  size_t counting_node(const ProgramValue& count) const {
+    const auto users = users_.find(count.index);
+    if (users == users_.end() || users->second.size() != 1 || users->second.front() == kNoNode) return kNoNode;
+    const size_t at = users->second.front();
+    const bool counts = nodes_[at] && nodes_[at]->target == "torch.ops.aten.add_.Tensor" &&
+                        value_argument(*nodes_[at], "self") == count && real_number(*nodes_[at], "other") == 1 &&
+                        !users_.contains(first_output(*nodes_[at]).index);
+    return counts ? at : kNoNode;
   }
 
   std::optional<ProgramValue> named(const std::string& name) const {
@@ -326,8 +341,11 @@ class Finder {
     const auto count = name.ends_with(kMean)
                            ? named(name.replace(name.size() - kMean.size(), kMean.size(), "num_batches_tracked"))
                            : std::nullopt;
-    const auto counting = count && search_.training ? counting_node(*count, at) : std::nullopt;
-    if (!count || (search_.training && !counting)) return "they do not count their batches";
+    const size_t counting = count && search_.training ? counting_node(*count) : kNoNode;
+    if (!count || (search_.training && counting == kNoNode))
+      return "their count of batches is absent or used otherwise";
+    if (counting != kNoNode && unit_of_[counting] != unit_of_[at]) return "a unit ends before they count their batch";
+    if (is_used_beside(*mean, at) || is_used_beside(*variance, at)) return "others use their statistics";
     std::vector<ProgramNode::Input> inputs{
         given("input", input),        given("weight", *weight),        given("bias", *bias),
         given(kMean, *mean),          given("running_var", *variance), given("count", *count),
@@ -335,7 +353,7 @@ class Finder {
     const size_t last = with_what_follows(at, input, inputs);
     put(last, kBatchNormLayer, std::move(inputs), {one_output(*nodes_[last])});
     if (last != at) nodes_[at].reset();
-    if (counting) nodes_[*counting].reset();
+    if (counting != kNoNode) nodes_[counting].reset();
     return "";
   }
 
@@ -374,15 +392,30 @@ class Finder {
            same_number(node, "dilation", 1) == 1 && !truth(node, "ceil_mode");
   }
 
+  /// The only node that uses a value, in whatever unit.
+  std::optional<size_t> next_of(const ProgramValue& value) const {
+    const auto users = users_.find(value.index);
+    if (users == users_.end()) return std::nullopt;
+    std::set<size_t> nodes(users->second.begin(), users->second.end());
+    nodes.erase(kNoNode);
+    return nodes.size() == 1 && nodes_[*nodes.begin()] ? std::optional(*nodes.begin()) : std::nullopt;
+  }
+
   std::string head(size_t at) {
     const ProgramNode& node = *nodes_[at];
-    const char* const kOther = "no linear layer follows them";
     const ProgramValue input = *value_argument(node, "self");
     if (same_number(node, "output_size", 0) != 1) return "they keep several values";
-    const auto flat = only_user(first_output(node), at);
-    if (!flat || !is(*flat, "flatten") || same_number(*nodes_[*flat], "start_dim", 0) != 1) return kOther;
-    const auto layer = only_user(first_output(*nodes_[*flat]), at);
-    if (!layer || nodes_[*layer]->target != kLinearLayer || is_written_between(input, at, *layer)) return kOther;
+    if (tensor_of(input.index) == nullptr || tensor_of(input.index)->sizes.size() != 4) return "they are not of images";
+    const auto flat = next_of(first_output(node));
+    const bool flattens =
+        flat && is(*flat, "flatten") && same_number(*nodes_[*flat], "start_dim", 0) == 1 &&
+        (same_number(*nodes_[*flat], "end_dim", -1) == -1 || same_number(*nodes_[*flat], "end_dim", -1) == 3);
+    const auto layer = flattens ? next_of(first_output(*nodes_[*flat])) : std::nullopt;
+    if (!layer || nodes_[*layer]->target != kLinearLayer) return "no linear layer follows them";
+    if (unit_of_[*layer] != unit_of_[at]) return "a unit ends between them and the linear layer";
+    if (only_user(first_output(node), at) != flat || only_user(first_output(*nodes_[*flat]), at) != layer)
+      return "others use what they return";
+    if (is_written_between(input, at, *layer)) return "their input is changed before the linear layer";
     auto inputs = nodes_[*layer]->inputs;
     for (auto& each : inputs)
       if (each.name == "input") each = given("input", input);

@@ -1,5 +1,7 @@
 #include "model/imported/order.h"
 
+#include "base/error.h"
+
 #include <algorithm>
 
 namespace trainopt {
@@ -36,6 +38,7 @@ UnitProgram Order::of(size_t unit, ProgramValue input, ProgramValue output, cons
     if (users.contains(unit) && value != input.index && !is_made_in(value, unit)) {
       program.imports.push_back(value);
       const auto made = made_in_.find(value);
+      TRAINOPT_CHECK(made != made_in_.end() || value == of_user.index);
       const size_t from = made == made_in_.end() ? 0 : made->second;  // the user's input is there from the start
       program.imports_from = std::min(program.imports_from.value_or(from), from);
     }

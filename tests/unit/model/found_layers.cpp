@@ -163,6 +163,27 @@ TEST_CASE("an operation whose result others use too is not taken into a layer") 
   CHECK(std::count(no_bias.begin(), no_bias.end(), "torch.ops.aten.gelu.default") == 1);
 }
 
+TEST_CASE("a batch-norm whose count or statistics others use stays as it is") {
+  const auto found_after = [](const std::function<void(ProgramGraph&)>& change) {
+    const auto targets = targets_of("residual", change);
+    return std::count_if(targets.begin(), targets.end(),
+                         [](const std::string& target) { return target.starts_with(kBatchNormLayer); });
+  };
+  const auto used_at_the_end = [](ProgramGraph& graph, const ProgramValue& value) {
+    ProgramNode node{.target = "torch.ops.aten.clone.default", .inputs = {}, .outputs = {}, .modules = {}};
+    node.inputs.push_back({.name = "self", .argument = {.items = {value}}});
+    graph.nodes.push_back(node);
+  };
+  CHECK(found_after([](ProgramGraph&) {}) == 3);
+  CHECK(found_after([&](ProgramGraph& graph) {  // as when the module is called twice
+          used_at_the_end(graph, first_output(graph.nodes[node_at(graph, "torch.ops.aten.add_.Tensor")]));
+        }) == 2);
+  CHECK(found_after([&](ProgramGraph& graph) {
+          const auto& norm = graph.nodes[node_at(graph, "torch.ops.aten.batch_norm.default")];
+          used_at_the_end(graph, *value_argument(norm, "running_mean"));
+        }) == 2);
+}
+
 TEST_CASE("what is no layer of ours stays as it is, and why is known") {
   CHECK_THAT(model_named("net").layer_counts().found,
              Contains("2 of 3 convolutions (1 stay as they are: they have a bias)"));
