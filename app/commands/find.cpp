@@ -56,7 +56,7 @@ class BatchFinder {
     const Plan plan = make_plan(recipe_, machine_);
     most_ = plan.data.samples();
     capacity_ = static_cast<double>(memory_capacity(plan));
-    least_ = plan.model.layers.batch_norms > 0 ? 2 : 1;
+    least_ = plan.model.layers.all_batch_norms() > 0 ? 2 : 1;
     create_folders(folder_);
     write_file(folder_ / "recipe.yaml", recipe_yaml(without_runs(recipe_)));
   }

@@ -57,7 +57,7 @@ WeightCopy Builder::copy_of(const std::string& name) {
 at::Tensor Builder::shared(const std::string& name, const std::function<at::Tensor()>& values) {
   StateEntry& entry = entry_of(name);
   TRAINOPT_CHECK(entry.unit < units_.size());
-  entry.also_in.push_back(units_.size());
+  if (entry.also_in.empty() || entry.also_in.back() != units_.size()) entry.also_in.push_back(units_.size());
   if (!entry.held && held_.contains(units_.size())) {  // this process has the later unit only
     entry.tensor = values && !device_.is_meta() ? values().to(device_).set_requires_grad(true)
                                                 : new_parameter(name, entry.tensor.sizes(), entry.values);

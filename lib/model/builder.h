@@ -38,6 +38,8 @@ struct LayerCounts {
   bool language_head = true;        ///< a language model's last layer is linear, without bias
   bool imported = false;            ///< an exported program: these are the layers that were found in it
   std::string found = {};           ///< what was found in a program, and what stays as it is and why
+  /// Also those whose statistics need two values, though no slot computes them.
+  int64_t all_batch_norms() const { return batch_norms + other_batch_norms; }
   int64_t convolutions() const { return convolutions_3x3 + other_convolutions; }
 };
 
@@ -95,6 +97,8 @@ class Builder {
                     ParameterKind kind, const std::function<at::Tensor()>& values);
 
   at::Device device() const { return device_; }
+  /// Whether this process has the unit that is being constructed.
+  bool holds_current() const { return held_.contains(units_.size()); }
 
   /// Constructs a unit of type U from (builder, arguments...) and appends it. Tensors that its constructor requests
   /// belong to it.

@@ -13,7 +13,7 @@ namespace trainopt {
 namespace {
 
 /// The smallest micro-batch that the model accepts: batch-norm needs two samples.
-int64_t smallest_micro_batch(const Plan& plan) { return plan.model.layers.batch_norms > 0 ? 2 : 1; }
+int64_t smallest_micro_batch(const Plan& plan) { return plan.model.layers.all_batch_norms() > 0 ? 2 : 1; }
 
 class Remedies {
  public:
@@ -86,7 +86,7 @@ class Remedies {
       const Words words = in_more_micro_batches(recipe, plan, pieces);
       const int64_t size = batch / pieces;
       if (words.empty() || !fits_with(plan, size, pieces)) continue;
-      const std::string norms = plan.model.layers.batch_norms > 0
+      const std::string norms = plan.model.layers.all_batch_norms() > 0
                                     ? fmt::format("; batch-norm then sees {} at once", counted(size, "sample"))
                                     : "";
       return fmt::format("{} (the same global batch{})", text_of(words), norms);

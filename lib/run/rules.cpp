@@ -319,7 +319,7 @@ bool works_here(const Situation& s, const Words& change) {
 }
 
 Exactness exactness_of(const Rule& rule, const Situation& s) {
-  return rule.cuts_batch && s.plan.model.layers.batch_norms > 0 ? Exactness::new_math : rule.exactness;
+  return rule.cuts_batch && s.plan.model.layers.all_batch_norms() > 0 ? Exactness::new_math : rule.exactness;
 }
 
 /// The recipe's number for the first key of a change; null if it has none.

@@ -45,6 +45,13 @@ struct ModelPlan {
   /// Its name in a sentence: "resnet18", "program".
   std::string_view noun() const { return layers.imported ? "program" : word_of(config.name); }
 
+  /// Why a switch has nothing to act on: the network has no layers of the kind, or none that was found in a program.
+  std::string has_no(std::string_view layers_of_kind) const {
+    return layers.imported
+               ? fmt::format("no {} of the program can be replaced; trainopt model show says why", layers_of_kind)
+               : fmt::format("the {} has no {}", noun(), layers_of_kind);
+  }
+
   /// Builds the network, or the units of it that a process holds.
   decltype(&make_model) make = make_model;
   /// The network on the meta device.

@@ -58,7 +58,7 @@ std::vector<MemoryProposal> propose_less_memory(const Recipe& recipe, const Plan
   };
   for (const Words& words : memory_switches(recipe, plan)) consider(words, exactness_of(words), std::nullopt);
   if (const Words words = in_more_micro_batches(recipe, plan, 2); !words.empty())
-    consider(words, plan.model.layers.batch_norms > 0 ? Exactness::new_math : Exactness::same_math,
+    consider(words, plan.model.layers.all_batch_norms() > 0 ? Exactness::new_math : Exactness::same_math,
              "the same batch in more micro-batches");
   std::stable_sort(all.begin(), all.end(),
                    [](const MemoryProposal& a, const MemoryProposal& b) { return a.saved_bytes() > b.saved_bytes(); });

@@ -12,10 +12,14 @@ set(CMAKE_CXX_FLAGS_RELEASE "-O2 -g1")
 # For code that takes no noticeable part of a step, and for tests: compiles a fifth to a third faster.
 set(trainopt_cold_options $<$<CONFIG:Release>:-O1>)
 
-if(NOT DEFINED TRAINOPT_BATCHES AND DEFINED ENV{TRAINOPT_BATCHES})
-  set(TRAINOPT_BATCHES $ENV{TRAINOPT_BATCHES})
+set(batches WHOLE)
+if(DEFINED ENV{TRAINOPT_BATCHES})
+  set(batches $ENV{TRAINOPT_BATCHES})
 endif()
-set(TRAINOPT_BATCHES WHOLE CACHE STRING
+if("${TRAINOPT_BATCHES}" STREQUAL "ON")   # of a build folder from before it had three values
+  unset(TRAINOPT_BATCHES CACHE)
+endif()
+set(TRAINOPT_BATCHES ${batches} CACHE STRING
   "Sources compiled as one. WHOLE: all of a module; SMALL: a few, for developers; OFF: none, for clang-tidy, editors")
 if(NOT TRAINOPT_BATCHES MATCHES "^(WHOLE|SMALL|OFF)$")
   message(FATAL_ERROR "TRAINOPT_BATCHES must be WHOLE, SMALL or OFF")

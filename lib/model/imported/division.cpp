@@ -240,6 +240,7 @@ std::vector<NodeRange> divide(ProgramGraph& graph, const DivisionInput& facts, c
       if (!place->module.empty()) unit.uncut.push_back({place->module, place->after, cut.obstacle});
       continue;
     }
+    if (cut.passed == unit.input) continue;  // a unit that returns what it is given is none
     unit.end = at;
     unit.output = cut.passed;
     units.push_back(unit);

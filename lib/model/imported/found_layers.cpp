@@ -247,7 +247,9 @@ class Finder {
         !same_sizes(query.index, key.index) || !same_sizes(query.index, value.index))
       return "their queries, keys and values differ in shape";
     const auto* width = std::get_if<int64_t>(&tensor_of(query.index)->sizes.back());
-    const auto scale = real_number(node, "scale");
+    const auto scale = real_number(node, "scale"), rate = real_number(node, "dropout_p");
+    if ((!scale && !is_none(node, "scale")) || (!rate && !is_none(node, "dropout_p")))
+      return "their scale or dropout is computed";
     if (scale && (width == nullptr || std::abs(*scale * std::sqrt(static_cast<double>(*width)) - 1) > 1e-12))
       return "their scale is another";
     put(at, kAttentionLayer,

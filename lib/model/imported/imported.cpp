@@ -78,7 +78,8 @@ class ImportedUnit : public Unit {
 
   bool reads_what_it_changes() const override { return changes_what_it_reads; }
   std::optional<size_t> takes_side_values_from() const override {
-    return training.imports_from ? training.imports_from : evaluation.imports_from;
+    const auto &first = training.imports_from, &second = evaluation.imports_from;
+    return first && second ? std::min(first, second) : first ? first : second;
   }
 
   SampleShape shape_after(const SampleShape& input, double& flops) const override {
@@ -193,17 +194,19 @@ class Importer {
   }
 
   /// Where the last operation is, if that is a linear layer without bias.
-  static std::optional<size_t> language_head_at(const ProgramNodes& nodes, const NodeRange& last_unit) {
+  std::optional<size_t> language_head_at(const ProgramNodes& nodes, const NodeRange& last_unit) const {
     for (size_t at = last_unit.end; at-- > last_unit.first;) {
       if (!nodes[at]) continue;
       const bool is_head = (nodes[at]->target == kLinearLayer || nodes[at]->target == kPlainLinear) &&
-                           !value_argument(*nodes[at], "bias") && first_output(*nodes[at]) == last_unit.output;
-      return is_head ? std::optional(at) : std::nullopt;
+                           !value_argument(*nodes[at], "bias") && first_output(*nodes[at]) == last_unit.output &&
+                           !nodes[at]->no_autocast && !nodes[at]->no_gradients && !nodes[at]->keeps_type;
+      const auto weight = is_head ? value_argument(*nodes[at], "weight") : std::nullopt;
+      return weight && source_.names.contains(weight->index) ? std::optional(at) : std::nullopt;
     }
     return std::nullopt;
   }
-  static std::optional<UnitProgram::LanguageHead> language_head(const ProgramNodes& nodes, const NodeRange& last_unit,
-                                                                const InstructionSite& site) {
+  std::optional<UnitProgram::LanguageHead> language_head(const ProgramNodes& nodes, const NodeRange& last_unit,
+                                                         const InstructionSite& site) const {
     const auto at = language_head_at(nodes, last_unit);
     const auto weight = at ? value_argument(*nodes[*at], "weight") : std::nullopt;
     if (!weight || !site.tensors.contains(weight->index)) return std::nullopt;
@@ -340,7 +343,13 @@ class Importer {
                        (input.kind == ProgramInput::Kind::buffer && input.persistent);
     const auto read = [&] { return read_tensor(source_.program.archive(), stored); };
     if (known != site.tensors.end()) {
-      if (source_.is_trained(value)) known->second = builder_.shared(names_[value], read);
+      if (source_.is_trained(value))
+        known->second = builder_.shared(names_[value], read);
+      else if (state && known->second.is_meta() && !site.device.is_meta() && builder_.holds_current())
+        source_.refuse(
+            fmt::format("{} is not trained and belongs to another stage of parallel.pipeline, but {} uses it too; use "
+                        "fewer stages",
+                        input.name, units_[unit].name));
     } else if (!state) {
       site.tensors[value] = site.device.is_meta()
                                 ? at::empty(stored.sizes, at::TensorOptions(torch_type(stored.type)).device(at::kMeta))

@@ -37,7 +37,7 @@ std::map<std::string, int64_t> calls_of(const StepTrace& seen) {
 
 /// Why it cannot run whatever the shapes; empty if it can.
 std::string why_not(const Plan& plan, AttentionKernel kernel) {
-  if (plan.model.layers.attentions == 0) return fmt::format("the {} has no attention", plan.model.noun());
+  if (plan.model.layers.attentions == 0) return plan.model.has_no("attention");
   if (plan.model.input.is_text() && plan.model.config.dropout > 0)
     return "libtorch's kernels would draw the dropout of the attention's weights from a generator of their own, so it "
            "runs as math; model.dropout: 0 lets them run";

@@ -22,6 +22,7 @@ std::string why_not(const Plan& plan) {
   const auto& layers = plan.model.layers.linears;
   if (std::any_of(layers.begin(), layers.end(), [](const LinearSize& layer) { return fits(layer.in, layer.out); }))
     return "";
+  if (layers.empty()) return plan.model.has_no("linear layers");
   std::string sizes;
   for (const LinearSize& layer : layers)
     sizes += fmt::format("{}{} → {}", sizes.empty() ? "" : ", ", layer.in, layer.out);

@@ -114,7 +114,11 @@ Outcome apply_to_language_model(Plan& plan, const std::string& rows) {
   if (!plan.model.layers.language_head) {
     const char* const why =
         "the program's logits are not those of a linear layer without bias, so their loss is not fused";
-    return rows.empty() ? Outcome::none(why) : Outcome::applied(fmt::format("{}; {}", rows, why), receipt_of_language);
+    const LayerCounts& layers = plan.model.layers;
+    if (rows.empty() && layers.linears.empty() && layers.attentions == 0) return Outcome::none(why);
+    return Outcome::applied(
+        fmt::format("{}; {}", rows.empty() ? "large products and attention where they are faster" : rows, why),
+        receipt_of_language);
   }
   plan.operations.language_head.fill(
       "fused_kernels", "logits, loss and their gradients in pieces of tokens",
@@ -150,10 +154,10 @@ Outcome apply(Plan& plan) {
   if (plan.model.input.is_text()) return apply_to_language_model(plan, rows);
   fuse_loss(plan);
   if (plan.model.layers.batch_norms == 0)
-    return Outcome::applied(
-        rows.empty() ? fmt::format("loss and its gradient in one pass; the {} has no batch-norm", plan.model.noun())
-                     : fmt::format("{}, loss with its gradient (one)", rows),
-        receipt_of_images);
+    return Outcome::applied(rows.empty()
+                                ? fmt::format("loss and its gradient in one pass; {}", plan.model.has_no("batch-norm"))
+                                : fmt::format("{}, loss with its gradient (one)", rows),
+                            receipt_of_images);
   plan.operations.batch_norm.fill(
       "fused_kernels", "fused with addition, ReLU and the stem's max-pool, in two passes",
       [](const BuildContext& context) { return make_fused_batch_norm(kernels_for(context.device)); });

@@ -152,14 +152,14 @@ Outcome apply(Plan& plan, const ParallelConfig& asked) {
   else
     plan.parameters.fill(kBy, "sharded, one share per rank",
                          [config](const BuildContext& context) { return make_sharded_parameters(context, config); });
-  if (config.sync_batch_norm && plan.model.layers.batch_norms == 0)
-    throw UserError(
-        fmt::format("parallel.sync_batch_norm: the {} has no batch-norm; remove this key", plan.model.noun()));
   if (const auto& layers = plan.model.layers; config.sync_batch_norm && layers.other_batch_norms > 0)
     throw UserError(fmt::format(
         "parallel.sync_batch_norm reaches {} of the program's {} batch-norms, so its statistics would be of "
         "two kinds; remove this key (trainopt model show says why)",
         layers.batch_norms, layers.batch_norms + layers.other_batch_norms));
+  if (config.sync_batch_norm && plan.model.layers.batch_norms == 0)
+    throw UserError(
+        fmt::format("parallel.sync_batch_norm: the {} has no batch-norm; remove this key", plan.model.noun()));
   if (config.sync_batch_norm)
     plan.operations.batch_norm.fill(
         "parallel.sync_batch_norm", "statistics over all ranks",

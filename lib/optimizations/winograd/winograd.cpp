@@ -62,8 +62,7 @@ std::string doubt(const Plan& plan, const Config& config) {
 Outcome apply(Plan& plan, const Config& config) {
   if (!plan.device.is_cpu())
     return Outcome::none("on a GPU cuDNN chooses the algorithm; cudnn_benchmark makes it time them");
-  if (plan.model.layers.convolutions_3x3 == 0)
-    return Outcome::none(fmt::format("the {} has no 3×3 convolutions", plan.model.noun()));
+  if (plan.model.layers.convolutions_3x3 == 0) return Outcome::none(plan.model.has_no("3×3 convolutions"));
   plan.operations.convolution.fill("winograd", "Winograd for 3×3 with stride 1",
                                    [config](const BuildContext&) { return make_convolutions(config); });
   plan.tensor_format.memory_format = at::MemoryFormat::ChannelsLast;  // the order that the transforms read
