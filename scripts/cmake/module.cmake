@@ -16,7 +16,8 @@ endfunction()
 #   [GENERATED a.cpp ...] [EXCEPT a.cpp ...])
 # Adds a static library for one folder of lib/, of all its sources (see trainopt_sources()) but those in EXCEPT. TORCH:
 # the module uses libtorch, through the precompiled header that all modules share. COLD: its code takes no noticeable
-# part of a step. SINGLE: its sources are not compiled as one. ALONE: sources that are in no small batch.
+# part of a step. SINGLE: its sources are compiled one by one, unless the caller groups them. ALONE: sources
+# that are in no small batch.
 function(trainopt_module name)
   cmake_parse_arguments(arg "TORCH;COLD;SINGLE" "" "ALONE;EXCEPT;GENERATED;USES;LINKS" ${ARGN})
   set(target trainopt_${name})

@@ -115,11 +115,18 @@ class Finder {
     index();
     for (size_t at = 0; at < nodes_.size(); ++at) {
       if (!nodes_[at] || aten_name(nodes_[at]->target) != operation) continue;
-      const bool special = nodes_[at]->no_gradients || nodes_[at]->no_autocast || nodes_[at]->keeps_type;
-      const std::string why = special ? "they run without gradients or autocast" : look(at);
+      const std::string why = !is_usual(*nodes_[at])        ? "they run without gradients or autocast"
+                              : !is_of_tensors(*nodes_[at]) ? "their input or result is no tensor"
+                                                            : look(at);
       FoundLayers& of_kind = result_[kKinds.at(operation)];
       why.empty() ? ++of_kind.found : ++of_kind.left[why];
     }
+  }
+
+  /// Whether the operation is given a value and returns one. An archive may hold anything.
+  static bool is_of_tensors(const ProgramNode& node) {
+    const bool attends = value_argument(node, "query") && value_argument(node, "key") && value_argument(node, "value");
+    return (attends || value_argument(node, "input") || value_argument(node, "self")) && first_output(node).index >= 0;
   }
 
   void index() {
@@ -143,7 +150,7 @@ class Finder {
   /// The stored tensor that is an argument; null if it is absent or computed.
   std::optional<ProgramValue> stored(const ProgramNode& node, std::string_view name) const {
     const auto value = value_argument(node, name);
-    return value && search_.names.contains(value->index) ? value : std::nullopt;
+    return value && search_.names.contains(value->index) && tensor_of(value->index) != nullptr ? value : std::nullopt;
   }
   /// The only node that uses a value, if it is in the unit of `at`.
   std::optional<size_t> only_user(const ProgramValue& value, size_t at) const {

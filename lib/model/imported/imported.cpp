@@ -160,7 +160,7 @@ class Importer {
       };
       const std::string_view target = node->target;
       if (target == kConvolutionLayer)
-        ++(sizes()[2] == 3 ? layers.convolutions_3x3 : layers.other_convolutions);
+        ++(sizes().at(2) == 3 ? layers.convolutions_3x3 : layers.other_convolutions);
       else if (target == kBatchNormLayer)
         ++layers.batch_norms;
       else if (target == kLayerNormLayer || target == kAddLayerNormLayer)
@@ -168,7 +168,8 @@ class Importer {
       else if (target == kAttentionLayer)
         ++layers.attentions;
       if (target == kLinearGeluLayer) ++layers.gelus;
-      if (is_linear(*node) && target != kPlainLinear) layers.linears.push_back({.in = sizes()[1], .out = sizes()[0]});
+      if (is_linear(*node) && target != kPlainLinear)
+        layers.linears.push_back({.in = sizes().at(1), .out = sizes().at(0)});
     }
     for (const auto& [why, count] : found_["convolutions"].left) layers.other_convolutions += count;
     for (const auto& [why, count] : found_["batch-norms"].left) layers.other_batch_norms += count;

@@ -175,7 +175,11 @@ Run batch_norm(const LayerInputs& inputs, const InstructionSite& site, size_t ou
 
 Instruction make_layer_instruction(const ProgramNode& node, const InstructionSite& site) {
   const LayerInputs inputs(node, site);
-  const auto output = [&](size_t i) { return static_cast<size_t>(node.outputs.at(i).values.front().index); };
+  const auto output = [&](size_t i) {
+    const int64_t index = node.outputs.at(i).values.at(0).index;
+    TRAINOPT_CHECK(index >= 0);
+    return static_cast<size_t>(index);
+  };
   if (node.target == kConvolutionLayer) return {.run = convolution(inputs, site, output(0))};
   if (node.target == kLinearLayer) return {.run = linear(inputs, site, linear_of(inputs, site), output(0))};
   if (node.target == kLinearGeluLayer) return {.run = linear_gelu(inputs, site, linear_of(inputs, site), output(0))};

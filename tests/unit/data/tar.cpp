@@ -1,5 +1,6 @@
 // Tests tar files: what follows WebDataset's convention is read, and what does not is refused with the place. Real tar
 // files are in tests/cli/test_tar.py.
+#include "bad_files.h"
 #include "base/error.h"
 #include "base/files/files.h"
 #include "data/dataset.h"
@@ -41,15 +42,7 @@ std::vector<TarMember> members_of(const std::string& tar) {
   return members;
 }
 
-std::string refusal(const std::function<void()>& work) {
-  try {
-    work();
-  } catch (const UserError& error) {
-    CHECK(error.code() == ExitCode::data);
-    return error.what();
-  }
-  return "no error";
-}
+std::string refusal(const std::function<void()>& work) { return test::data_error(work); }
 std::string refusal(const std::string& tar) {
   return refusal([&] { tar_index(tar, "x.tar"); });
 }
