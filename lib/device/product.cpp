@@ -86,50 +86,68 @@ at::Tensor onednn_linear(const at::Tensor& input, const at::Tensor& weight, cons
 
 namespace {
 
-bool is_product(const c10::OperatorHandle& handle) {
-  constexpr std::array<std::string_view, 5> kProducts{"aten::addmm", "aten::mm", "aten::convolution",
-                                                      "aten::_scaled_mm", kOnednnLinear};
+/// Null: the operation is no product.
+std::optional<ProductCall> product_call(const c10::OperatorHandle& handle, const torch::jit::Stack& stack) {
+  constexpr std::array<std::string_view, 7> kProducts{
+      "aten::addmm", "aten::mm", "aten::convolution", "aten::_scaled_mm", kOnednnLinear, "aten::bmm", "aten::baddbmm"};
   const c10::OperatorName& name = handle.operator_name();
-  return name.overload_name.empty() && std::find(kProducts.begin(), kProducts.end(), name.name) != kProducts.end();
+  if (!name.overload_name.empty() || std::ranges::find(kProducts, name.name) == kProducts.end()) return std::nullopt;
+  ProductCall call{.operation = name.name, .sizes = {}};
+  for (const c10::IValue& argument : torch::jit::last(stack, handle.schema().arguments().size()))
+    if (argument.isTensor() && argument.toTensor().defined()) call.sizes.push_back(argument.toTensor().sizes().vec());
+  return call;
 }
+
+bool is_kept(const ProductCall& call) { return !call.operation.ends_with("bmm"); }
 
 }  // namespace
 
 struct KeepProducts::Kept : BelowAutograd {
   ~Kept() override = default;
   void operation(const c10::OperatorHandle& handle, c10::DispatchKeySet keys, Stack& stack) override {
+    auto call = product_call(handle, stack);
     compute(handle, keys, stack);
-    if (!is_product(handle)) return;
-    const at::Tensor& result = stack.back().toTensor();
-    results.emplace_back(result, result._version());
+    if (!call) return;
+    const at::Tensor result = is_kept(*call) ? stack.back().toTensor() : at::Tensor();
+    versions.push_back(result.defined() ? result._version() : 0);
+    products.calls.push_back(*std::move(call));
+    products.results.push_back(result);
   }
 
-  std::vector<std::pair<at::Tensor, int64_t>> results;  ///< with the version as computed
+  Products products;
+  std::vector<int64_t> versions;  ///< of the results, as computed
 };
 
 KeepProducts::KeepProducts() : kept_(std::make_unique<Kept>()) {}
 KeepProducts::~KeepProducts() = default;
 
 Products KeepProducts::take() {
-  Products products;
-  for (auto& [result, version] : std::exchange(kept_->results, {}))
-    products.push_back(result._version() == version ? std::move(result) : at::Tensor());
+  Products products = std::exchange(kept_->products, {});
+  for (size_t i = 0; i < products.results.size(); ++i)
+    if (at::Tensor& result = products.results[i]; result.defined() && result._version() != kept_->versions[i])
+      result = at::Tensor();
   return products;
 }
 
 struct RepeatProducts::Repeated : BelowAutograd {
-  explicit Repeated(Products products) : results(std::move(products)) {}
+  explicit Repeated(Products products_) : products(std::move(products_)) {}
   ~Repeated() override = default;
   void operation(const c10::OperatorHandle& handle, c10::DispatchKeySet keys, Stack& stack) override {
-    if (!is_product(handle)) return compute(handle, keys, stack);
-    TRAINOPT_CHECK(next < results.size());
-    const at::Tensor result = std::exchange(results[next++], {});
+    const auto call = product_call(handle, stack);
+    const at::Tensor result = call ? take(*call) : at::Tensor();
     if (!result.defined()) return compute(handle, keys, stack);
     torch::jit::drop(stack, handle.schema().arguments().size());
     torch::jit::push(stack, result.variable_data());  // a tensor of its own, to which autograd adds a history
   }
+  at::Tensor take(const ProductCall& call) {
+    if (next >= products.calls.size() || products.calls[next] != call) {
+      products = {};
+      return {};
+    }
+    return std::exchange(products.results[next++], {});
+  }
 
-  std::vector<at::Tensor> results;
+  Products products;
   size_t next = 0;
 };
 

@@ -8,6 +8,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <memory>
+#include <string>
 #include <vector>
 
 namespace trainopt {
@@ -30,11 +31,21 @@ at::Tensor onednn_linear(const at::Tensor& input, const at::Tensor& weight, cons
 inline constexpr const char* kOnednnLinear = "mkldnn::_linear_pointwise";
 
 // The results of matrix products and convolutions, kept from one computation for its repetition, which then computes
-// everything else but not these. They are libtorch's operations addmm, mm, convolution, _scaled_mm and oneDNN's linear;
-// the products within attention (bmm) are not among them, because their results take tokens² values.
+// everything else but not these. They are libtorch's operations addmm, mm, convolution, _scaled_mm and oneDNN's linear.
+// Results of bmm are not kept, because within attention they take tokens² values.
 
-/// The results of one computation's products, in its order. Undefined: to be computed again.
-using Products = std::vector<at::Tensor>;
+/// What identifies a product: the operation, and the sizes of the tensors that it takes.
+struct ProductCall {
+  std::string operation;
+  std::vector<std::vector<int64_t>> sizes;
+  bool operator==(const ProductCall&) const = default;
+};
+
+/// The products of one computation, in its order.
+struct Products {
+  std::vector<ProductCall> calls;
+  std::vector<at::Tensor> results;  ///< one for each call. Undefined: to be computed again
+};
 
 /// During its lifetime, collects the products that this thread computes.
 class KeepProducts {
@@ -44,7 +55,7 @@ class KeepProducts {
   KeepProducts(const KeepProducts&) = delete;
   KeepProducts& operator=(const KeepProducts&) = delete;
 
-  /// The results, but undefined ones for those that were overwritten in place since. Call once.
+  /// The products. Results that were overwritten in place since are undefined. Call once.
   Products take();
 
  private:
@@ -53,7 +64,8 @@ class KeepProducts {
 };
 
 /// During its lifetime, the products of this thread are these, in their order: what has a result is not computed, but
-/// is differentiable as if it had been. Each result is used once.
+/// is differentiable as if it had been. Each result is used once. From the first call that differs from the kept one
+/// on, all are computed: libtorch chooses some products by whether a tensor needs a gradient.
 class RepeatProducts {
  public:
   explicit RepeatProducts(Products products);

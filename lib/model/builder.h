@@ -3,6 +3,7 @@
 
 #include "model/initial_values.h"
 #include "model/operations.h"
+#include "model/side_values.h"
 #include "model/unit.h"
 #include "model/weights_file.h"
 
@@ -90,6 +91,8 @@ class Builder {
   /// How names in files differ from the model's. Two names may stand for one tensor if both hold the same values.
   void names_in_files(NameOfFile name_of_file) { name_of_file_ = std::move(name_of_file); }
   at::Tensor buffer(const std::string& name, at::IntArrayRef shape, at::ScalarType type, double value);
+  /// What units leave to later ones beside their output; by default nothing.
+  void passes(PassedValues passed) { passed_ = std::move(passed); }
 
   /// A parameter or buffer whose values are known. `values` returns them in the CPU's memory and is called only if this
   /// process holds them.
@@ -126,6 +129,7 @@ class Builder {
   std::vector<std::unique_ptr<Unit>> units_;
   LayerCounts layers_;
   NameOfFile name_of_file_ = [](const std::string& name) { return std::optional(name); };
+  PassedValues passed_ = [](size_t, at::IntArrayRef, bool) { return std::vector<PassedValue>(); };
   std::shared_ptr<Operations> operations_ = std::make_shared<Operations>();
 };
 

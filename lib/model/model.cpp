@@ -3,7 +3,6 @@
 #include "base/error.h"
 #include "device/tensor.h"
 #include "model/imported/imported.h"
-#include "model/imported/side_values.h"
 #include "model/networks.h"
 
 #include <algorithm>
@@ -25,6 +24,7 @@ Model::Model(Builder&& builder, const SampleShape& input)
       layers_(std::move(builder.layers_)),
       held_(builder.held_),
       name_of_file_(std::move(builder.name_of_file_)),
+      passed_(std::move(builder.passed_)),
       operations_(std::move(builder.operations_)),
       shapes_{input} {
   std::set<std::string> names;

@@ -40,6 +40,8 @@ class Model {
   NamedTensors unit_parameters(size_t unit) const;
   /// The units whose parameters this unit computes with besides its own (tied weights), each once.
   std::vector<size_t> units_shared_by(size_t unit) const;
+  /// What units leave to later ones beside their output.
+  const PassedValues& passed_values() const { return passed_; }
   /// Replaces each unit by what `wrap` returns for it.
   void wrap_units(const std::function<std::unique_ptr<Unit>(std::unique_ptr<Unit>)>& wrap);
 
@@ -80,6 +82,7 @@ class Model {
   LayerCounts layers_;  ///< without those that the parameters show
   UnitRange held_;
   NameOfFile name_of_file_;
+  PassedValues passed_;
   std::shared_ptr<Operations> operations_;  ///< shared with the units
   std::vector<double> unit_flops_;
   std::vector<SampleShape> shapes_;

@@ -43,8 +43,6 @@ class Unit {
   /// Whether a repeated forward would compute otherwise, because the first one changed buffers that it also reads.
   /// Batch-norm's statistics are not among them: in training they are only written.
   virtual bool reads_what_it_changes() const { return false; }
-  /// The earliest unit whose side values this one takes, by index; null: it takes none.
-  virtual std::optional<size_t> takes_side_values_from() const { return std::nullopt; }
 };
 
 /// A unit around another one. Derived classes only override forward().
@@ -60,7 +58,6 @@ class WrappedUnit : public Unit {
   }
   bool ends_in_sum() const override { return inner_->ends_in_sum(); }
   bool reads_what_it_changes() const override { return inner_->reads_what_it_changes(); }
-  std::optional<size_t> takes_side_values_from() const override { return inner_->takes_side_values_from(); }
 
  protected:
   std::unique_ptr<Unit> inner_;

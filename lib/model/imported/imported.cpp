@@ -7,8 +7,9 @@
 #include "model/imported/found_layers.h"
 #include "model/imported/instruction.h"
 #include "model/imported/order.h"
-#include "model/imported/side_values.h"
+#include "model/imported/passed_values.h"
 #include "model/imported/source.h"
+#include "model/side_values.h"
 
 #include <fmt/ranges.h>
 
@@ -77,10 +78,6 @@ class ImportedUnit : public Unit {
   }
 
   bool reads_what_it_changes() const override { return changes_what_it_reads; }
-  std::optional<size_t> takes_side_values_from() const override {
-    const auto &first = training.imports_from, &second = evaluation.imports_from;
-    return first && second ? std::min(first, second) : first ? first : second;
-  }
 
   SampleShape shape_after(const SampleShape& input, double& flops) const override {
     TRAINOPT_CHECK(input == input_shape);
@@ -114,6 +111,10 @@ class Importer {
         create_tensors(unit, site);
         fill(made, unit, site, training, evaluation);
       });
+    std::vector<std::string> names;
+    for (const NodeRange& unit : units_) names.push_back(unit.name);
+    builder_.passes(passed_values(source_, names, {training.nodes(), training.side_values()},
+                                  {evaluation.nodes(), evaluation.side_values()}));
   }
 
  private:

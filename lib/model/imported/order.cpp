@@ -39,8 +39,6 @@ UnitProgram Order::of(size_t unit, ProgramValue input, ProgramValue output, cons
       program.imports.push_back(value);
       const auto made = made_in_.find(value);
       TRAINOPT_CHECK(made != made_in_.end() || value == of_user.index);
-      const size_t from = made == made_in_.end() ? 0 : made->second;  // the user's input is there from the start
-      program.imports_from = std::min(program.imports_from.value_or(from), from);
     }
     // The user's input is there from the start, so the first unit leaves it to the others.
     const bool first_has_it = unit == 0 && value == of_user.index;
@@ -56,6 +54,20 @@ UnitProgram Order::of(size_t unit, ProgramValue input, ProgramValue output, cons
         if (value != output.index && !contains(program.exports, value)) added.last_uses.push_back(value);
   }
   return program;
+}
+
+std::vector<SideValueUse> Order::side_values() const {
+  std::vector<SideValueUse> uses;
+  for (const auto& [value, users] : used_in_) {
+    const auto made = made_in_.find(value);
+    const size_t made_in = made == made_in_.end() ? 0 : made->second;
+    for (auto user = users.rbegin(); user != users.rend() && *user > made_in; ++user)
+      if (units_[*user].input.index != value) {
+        uses.push_back({.value = value, .made_in = made_in, .last_used_in = *user});
+        break;
+      }
+  }
+  return uses;
 }
 
 bool Order::is_made_in(int64_t value, size_t unit) const {

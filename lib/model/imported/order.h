@@ -28,8 +28,13 @@ struct UnitProgram {
   size_t values = 0;              ///< how many the whole program has
   int64_t input = 0, output = 0;  ///< values by index
   std::vector<int64_t> imports = {},
-                       exports = {};        ///< side values that it takes from earlier units, and leaves to later ones
-  std::optional<size_t> imports_from = {};  ///< the earliest of those units
+                       exports = {};  ///< side values that it takes from earlier units, and leaves to later ones
+};
+
+/// A side value: the unit that makes it, and the last one that uses it otherwise than as its input.
+struct SideValueUse {
+  int64_t value;
+  size_t made_in, last_used_in;
 };
 
 /// Finds the last use of each value, and the side values that units leave to later ones.
@@ -42,6 +47,9 @@ class Order {
   /// What a unit runs between `input` and `output`. `of_user`: the program's own input.
   UnitProgram of(size_t unit, ProgramValue input, ProgramValue output, const ProgramValue& of_user,
                  const std::function<Instruction(const ProgramNode&)>& make) const;
+  /// What any unit leaves to later ones. The program's own input is made in the first one.
+  std::vector<SideValueUse> side_values() const;
+  const std::vector<const ProgramNode*>& nodes() const { return nodes_; }
 
  private:
   bool is_made_in(int64_t value, size_t unit) const;

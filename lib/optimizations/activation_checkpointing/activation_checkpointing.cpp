@@ -29,9 +29,6 @@ struct Recomputation {
   bool keeps_products =
       false;           ///< keeps results of matrix products and convolutions, which are then not computed again
   bool draws = false;  ///< the unit draws random numbers in training
-  /// Both passes run the same products in the same order. An exported program's linear layers may not: libtorch folds
-  /// a product otherwise if the weight needs a gradient.
-  bool same_products = true;
 };
 
 /// `state`: all parameters and buffers that `inner` computes with. Same results and gradients as `inner`, in all bits;
@@ -116,16 +113,11 @@ Outcome apply(Plan& plan, const Config& config) {
                                      counted(config.every.value_or(1), "block")));
   double flops = 0;
   for (const size_t unit : chosen) flops += model.unit_flops()[unit];
-  const bool draws = plan.model.layers.draws, selective = config.policy == Policy::selective,
-             same_products = !plan.model.layers.imported;
-  if (selective && !same_products)
-    throw UserError(
-        "optimizations.activation_checkpointing.policy: selective keeps the products of the built-in networks only; an "
-        "exported program needs full");
+  const bool draws = plan.model.layers.draws, selective = config.policy == Policy::selective;
   plan.rewinds_random_state |= draws;
-  plan.wrap_model.push_back(
-      [chosen, how = Recomputation{.keeps_products = selective, .draws = draws, .same_products = same_products}](
-          Model& built) { wrap_units(built, chosen, how); });
+  plan.wrap_model.push_back([chosen, how = Recomputation{.keeps_products = selective, .draws = draws}](Model& built) {
+    wrap_units(built, chosen, how);
+  });
   const std::string units =
       fmt::format("{} of {}", chosen.size(), counted(static_cast<int64_t>(model.units().size()), "unit"));
   const std::string what =
@@ -212,6 +204,7 @@ class RecomputedUnit : public WrappedUnit {
     std::optional<at::ScalarType> autocast;
     at::Tensor random_state;          ///< undefined if nothing is drawn
     std::vector<at::Tensor> buffers;  ///< as they were before, if the unit reads what it changes; empty otherwise
+    std::vector<ProductCall> products;
   };
 
   /// Saves the input and one tensor per product.
@@ -220,12 +213,12 @@ class RecomputedUnit : public WrappedUnit {
     if (how_.draws && first.context.training) first.random_state = first.context.generator->get_state();
     if (inner_->reads_what_it_changes())
       for (const at::Tensor& buffer : buffers_) first.buffers.push_back(buffer.clone());
-    if (!how_.same_products) return inner_->forward(input, first.context);
     KeepProducts keeping;
     at::Tensor output = inner_->forward(input, first.context);
     Products products = keeping.take();
-    for (at::Tensor& result : products) {
-      const bool is_needless = inner_->ends_in_sum() && &result == &products.back();
+    first.products = std::move(products.calls);
+    for (at::Tensor& result : products.results) {
+      const bool is_needless = inner_->ends_in_sum() && &result == &products.results.back();
       if (is_needless && result.defined())
         saved.push_back(without_values(result));
       else
@@ -251,7 +244,7 @@ class RecomputedUnit : public WrappedUnit {
     return gradients;
   }
 
-  at::Tensor run_again(const First& first, const at::Tensor& input, Products products) {
+  at::Tensor run_again(const First& first, const at::Tensor& input, std::vector<at::Tensor> products) {
     const MemoryScope scope({.use = MemoryUse::activations, .phase = "recomputation"});
     const TraceRange range("recomputation");
     const Rewound random(first.context.generator, first.random_state);
@@ -259,8 +252,7 @@ class RecomputedUnit : public WrappedUnit {
     for (size_t i = 0; i < first.buffers.size(); ++i) buffers_[i].variable_data().copy_(first.buffers[i]);
     const at::AutoGradMode differentiated(true);
     const AutocastGuard autocast(input.device().type(), first.autocast);
-    std::optional<RepeatProducts> repeated;
-    if (how_.same_products) repeated.emplace(std::move(products));
+    const RepeatProducts repeated({.calls = first.products, .results = std::move(products)});
     return inner_->forward(input, first.context);
   }
 

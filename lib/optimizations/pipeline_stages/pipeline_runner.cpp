@@ -136,22 +136,41 @@ void join_stages(const BuildContext& context) {
 
 namespace {
 
-/// 0 is float32: a communicator that delivers only zeros (make_free_communicator()) means it, too.
-int64_t code_of(at::ScalarType type) { return static_cast<int64_t>(type) - static_cast<int64_t>(at::kFloat); }
-at::ScalarType type_of(int64_t code) { return static_cast<at::ScalarType>(code + static_cast<int64_t>(at::kFloat)); }
+/// The types of what a stage receives, the activation first, if the stage before does not say otherwise.
+std::vector<at::ScalarType> usual_types(const StageInput& input) {
+  std::vector<at::ScalarType> types{at::kFloat};
+  for (const PassedValue& value : input.beside) types.push_back(value.type);
+  return types;
+}
+
+/// Of any type, as bytes: not every communicator knows truth values.
+at::Tensor as_bytes(const at::Tensor& tensor) { return tensor.detach().reshape({-1}).view(at::kByte); }
+
+/// The tensors that have to be sent.
+std::vector<PassedValue> tensors_of(const std::vector<PassedValue>& values) {
+  std::vector<PassedValue> tensors;
+  for (const PassedValue& value : values)
+    if (!value.is_input && value.number.isNone()) tensors.push_back(value);
+  return tensors;
+}
+
+/// What units before this place leave to later ones, for a model's input of these sizes.
+using PassedHere = std::function<std::vector<PassedValue>(at::IntArrayRef input, bool training)>;
 
 class ReceivingUnit : public WrappedUnit {
  public:
   /// `shape`: of one sample of the input.
-  ReceivingUnit(std::unique_ptr<Unit> inner, SampleShape shape, bool of_text, std::shared_ptr<StageLinks> links)
-      : WrappedUnit(std::move(inner)), shape_(std::move(shape)), of_text_(of_text), links_(std::move(links)) {}
+  ReceivingUnit(std::unique_ptr<Unit> inner, SampleShape shape, bool of_text, PassedHere passed,
+                std::shared_ptr<StageLinks> links)
+      : WrappedUnit(std::move(inner)),
+        shape_(std::move(shape)),
+        of_text_(of_text),
+        passed_(std::move(passed)),
+        links_(std::move(links)) {}
 
-  /// `batch`: the model's input, of which only the sizes count here.
+  /// `batch`: the model's input.
   at::Tensor forward(const at::Tensor& batch, const ForwardContext& context) override {
-    std::vector<int64_t> sizes{batch.size(0)};
-    sizes.insert(sizes.end(), shape_.begin(), shape_.end());
-    if (of_text_) sizes[1] = batch.size(1);  // texts differ in length
-    const at::Tensor received = links_->receive_activation(sizes, batch.device());
+    const at::Tensor received = receive(batch, context);
     if (!at::GradMode::is_enabled()) return inner_->forward(received, context);
     const at::Tensor anchor = at::zeros({}, batch.options().dtype(at::kFloat)).requires_grad_();
     const at::Tensor input = differentiable(
@@ -164,21 +183,45 @@ class ReceivingUnit : public WrappedUnit {
   }
 
  private:
+  /// The activation. Puts the values beside it where units look for them.
+  at::Tensor receive(const at::Tensor& batch, const ForwardContext& context) {
+    StageInput input{.sizes = {batch.size(0)}, .has_gradient = at::GradMode::is_enabled()};
+    input.sizes.insert(input.sizes.end(), shape_.begin(), shape_.end());
+    if (of_text_) input.sizes[1] = batch.size(1);  // texts differ in length
+    const std::vector<PassedValue> passed = passed_(batch.sizes(), context.training);
+    input.beside = tensors_of(passed);
+    auto [activation, tensors] = links_->receive(input, batch.device());
+    auto& values = context.side->values;
+    size_t next = 0;
+    for (const PassedValue& each : passed) {
+      if (values.size() <= each.index) values.resize(each.index + 1);
+      values[each.index] = each.is_input           ? c10::IValue(batch)
+                           : !each.number.isNone() ? each.number
+                                                   : c10::IValue(std::move(tensors[next++]));
+    }
+    return activation;
+  }
+
   SampleShape shape_;
   bool of_text_;
+  PassedHere passed_;
   std::shared_ptr<StageLinks> links_;
 };
 
 class SendingUnit : public WrappedUnit {
  public:
-  SendingUnit(std::unique_ptr<Unit> inner, std::shared_ptr<StageLinks> links)
-      : WrappedUnit(std::move(inner)), links_(std::move(links)) {}
+  /// `beside`: the side values to send, by their index, in evaluation and in training.
+  SendingUnit(std::unique_ptr<Unit> inner, std::array<std::vector<size_t>, 2> beside, std::shared_ptr<StageLinks> links)
+      : WrappedUnit(std::move(inner)), beside_(std::move(beside)), links_(std::move(links)) {}
 
   at::Tensor forward(const at::Tensor& input, const ForwardContext& context) override {
     const at::Tensor output = inner_->forward(input, context).contiguous();
     const bool has_gradient = at::GradMode::is_enabled();
     const auto pass_on = [&] {
-      links_->send_activation(output.detach(), has_gradient);
+      StageOutput sent{.activation = output.detach(), .has_gradient = has_gradient};
+      for (const size_t index : beside_[context.training])
+        sent.beside.push_back(context.side->values.at(index).toTensor());
+      links_->send(sent);
       return at::zeros({}, output.options().dtype(at::kFloat).requires_grad(false));
     };
     if (!has_gradient) return pass_on();
@@ -190,57 +233,82 @@ class SendingUnit : public WrappedUnit {
   }
 
  private:
+  std::array<std::vector<size_t>, 2> beside_;
   std::shared_ptr<StageLinks> links_;
 };
 
 }  // namespace
 
-void StageLinks::send_activation(const at::Tensor& activation, bool has_gradient) {
+void StageLinks::send(const StageOutput& output) {
   Communicator& forward = groups_.stages_forward();
-  if (!std::exchange(announced_, true)) {
-    const at::Tensor type = at::full({1}, code_of(activation.scalar_type()), activation.options().dtype(at::kLong));
-    forward.send(type, stage_ + 1)->wait();
+  if (!std::exchange(announced_[output.has_gradient], true)) {
+    std::vector<int64_t> types{static_cast<int64_t>(output.activation.scalar_type()) + 1};
+    for (const at::Tensor& each : output.beside) types.push_back(static_cast<int64_t>(each.scalar_type()) + 1);
+    forward.send(at::tensor(types, at::kLong).to(output.activation.device()), stage_ + 1)->wait();
   }
-  Sent sent{activation, forward.send(activation, stage_ + 1)};
-  if (has_gradient) {
+  Sent sent;
+  const auto post = [&](const at::Tensor& data) {
+    sent.data.push_back(data);
+    sent.exchanges.push_back(forward.send(data, stage_ + 1));
+  };
+  post(output.activation);
+  for (const at::Tensor& each : output.beside) post(as_bytes(each));
+  if (output.has_gradient) {
     activations_.push_back(std::move(sent));
     return;
   }
   // No gradient will say that the next stage has it, and there may be thousands of them before finish().
-  const auto before = std::exchange(evaluated_, std::move(sent));
-  if (before) wait(*before->exchange);
+  if (const auto before = std::exchange(evaluated_, std::move(sent))) wait(*before);
 }
 
-at::Tensor StageLinks::receive_activation(const std::vector<int64_t>& sizes, at::Device device) {
+std::pair<at::Tensor, std::vector<at::Tensor>> StageLinks::receive(const StageInput& input, at::Device device) {
   Communicator& forward = groups_.stages_forward();
-  if (!received_type_) {
-    const at::Tensor type = at::zeros({1}, at::TensorOptions(device).dtype(at::kLong));
-    wait(*forward.receive(type, stage_ - 1));
-    received_type_ = device.is_meta() ? at::kFloat : type_of(type.item<int64_t>());
+  std::vector<at::ScalarType>& types = received_types_[input.has_gradient];
+  if (types.empty()) {
+    types = usual_types(input);
+    const at::Tensor sent = at::zeros({std::ssize(types)}, at::TensorOptions(device).dtype(at::kLong));
+    wait(*forward.receive(sent, stage_ - 1));
+    // 0: a communicator that delivers only zeros (make_free_communicator()) means the usual ones.
+    for (size_t i = 0; i < types.size() && !device.is_meta(); ++i)
+      if (const auto code = sent[static_cast<int64_t>(i)].item<int64_t>(); code > 0)
+        types[i] = static_cast<at::ScalarType>(code - 1);
   }
-  at::Tensor activation = at::empty(sizes, at::TensorOptions(device).dtype(*received_type_));
-  wait(*forward.receive(activation, stage_ - 1));
-  return activation;
+  const auto received = [&](at::Tensor tensor, const at::Tensor& data) {
+    wait(*forward.receive(data, stage_ - 1));
+    return tensor;
+  };
+  const auto empty = [&](const std::vector<int64_t>& sizes, size_t i) {
+    return at::empty(sizes, at::TensorOptions(device).dtype(types[i]));
+  };
+  const at::Tensor activation = empty(input.sizes, 0);
+  std::pair<at::Tensor, std::vector<at::Tensor>> all{received(activation, activation), {}};
+  for (size_t i = 0; i < input.beside.size(); ++i) {
+    const at::Tensor beside = empty(input.beside[i].sizes, i + 1);
+    all.second.push_back(received(beside, as_bytes(beside)));
+  }
+  return all;
 }
 
 void StageLinks::send_gradient(const at::Tensor& gradient) {
-  gradients_.push_back({gradient, groups_.stages_backward().send(gradient, stage_ - 1)});
+  Sent& sent = gradients_.emplace_back(Sent{{gradient}, {}});
+  sent.exchanges.push_back(groups_.stages_backward().send(gradient, stage_ - 1));
 }
 
 at::Tensor StageLinks::receive_gradient(const at::Tensor& activation) {
   at::Tensor gradient = at::empty_like(activation);
   wait(*groups_.stages_backward().receive(gradient, stage_ + 1));
-  activations_.front().exchange->wait();  // the next stage has long received what it sends the gradient of
+  // The next stage has long received what it sends the gradient of.
+  for (const auto& exchange : activations_.front().exchanges) exchange->wait();
   activations_.pop_front();
   return gradient;
 }
 
 void StageLinks::finish() {
-  for (auto* sent : {&activations_, &gradients_}) {
-    for (Sent& one : *sent) wait(*one.exchange);
-    sent->clear();
+  for (auto* all : {&activations_, &gradients_}) {
+    for (const Sent& sent : *all) wait(sent);
+    all->clear();
   }
-  if (evaluated_) wait(*evaluated_->exchange);
+  if (evaluated_) wait(*evaluated_);
   evaluated_.reset();
 }
 
@@ -249,15 +317,30 @@ void StageLinks::wait(Exchange& exchange) {
   exchange.wait();
   waited_ms_ += milliseconds_between(began, Clock::now());
 }
+void StageLinks::wait(const Sent& sent) {
+  for (const auto& exchange : sent.exchanges) wait(*exchange);
+}
 
 void link_stages(Model& model, const StagePlan& plan, const std::shared_ptr<StageLinks>& links) {
-  const bool of_text = model.shapes().front().size() == 1;
+  std::vector<int64_t> sample = model.shapes().front();
+  const bool of_text = sample.size() == 1;
+  sample.insert(sample.begin(), 1);
   size_t next = 0;
   model.wrap_units([&](std::unique_ptr<Unit> unit) -> std::unique_ptr<Unit> {
     const size_t index = next++;
-    if (index == plan.held().first && !plan.is_first())
-      unit = std::make_unique<ReceivingUnit>(std::move(unit), model.shapes()[index], of_text, links);
-    if (index + 1 == plan.held().end && !plan.is_last()) unit = std::make_unique<SendingUnit>(std::move(unit), links);
+    if (index == plan.held().first && !plan.is_first()) {
+      const auto passed = [index, all = model.passed_values()](at::IntArrayRef input, bool training) {
+        return all(index, input, training);
+      };
+      unit = std::make_unique<ReceivingUnit>(std::move(unit), model.shapes()[index], of_text, passed, links);
+    }
+    if (index + 1 == plan.held().end && !plan.is_last()) {
+      std::array<std::vector<size_t>, 2> beside;
+      for (const bool training : {false, true})
+        for (const PassedValue& each : tensors_of(model.passed_values()(index + 1, sample, training)))
+          beside[training].push_back(each.index);
+      unit = std::make_unique<SendingUnit>(std::move(unit), std::move(beside), links);
+    }
     return unit;
   });
 }

@@ -6,25 +6,44 @@
 #include "train/ranks.h"
 #include "train/slot.h"
 
+#include <array>
 #include <deque>
 #include <memory>
 #include <optional>
 #include <utility>
+#include <vector>
 
 namespace trainopt::pipeline_stages {
 
-// What passes between a stage and its neighbours: activations to the next stage, their gradients to the one before.
+// What passes between a stage and its neighbours: activations, and what units leave to later ones beside them, to the
+// next stage; the activations' gradients to the one before.
+
+/// What a stage gives the next one of a micro-batch.
+struct StageOutput {
+  at::Tensor activation;
+  std::vector<at::Tensor> beside = {};  ///< of any type
+  bool has_gradient = true;             ///< receive_gradient() will be called for the activation
+};
+
+/// What a stage is given for a micro-batch. The type of the activation, unless the stage before says otherwise:
+/// float32.
+struct StageInput {
+  std::vector<int64_t> sizes;            ///< of the activation
+  std::vector<PassedValue> beside = {};  ///< only tensors that cannot be known otherwise
+  bool has_gradient = true;
+};
 
 class StageLinks {
  public:
   /// `groups` must outlive this object.
   StageLinks(RankGroups& groups, int64_t stage) : groups_(groups), stage_(stage) {}
 
-  // The first message in each direction says the type of those that follow. Tensors are contiguous.
-  /// `has_gradient`: receive_gradient() will be called for it, and it is kept until then. Of the others, which an
-  /// evaluation sends, only the newest is kept.
-  void send_activation(const at::Tensor& activation, bool has_gradient);
-  at::Tensor receive_activation(const std::vector<int64_t>& sizes, at::Device device);
+  // The first message in training and the first one in evaluation say the types of those that follow.
+  /// With a gradient, the output is kept until that is received. Of the others, which an evaluation sends, only the
+  /// newest is kept.
+  void send(const StageOutput& output);
+  /// The activation, and the tensors beside it in the order of `input.beside`.
+  std::pair<at::Tensor, std::vector<at::Tensor>> receive(const StageInput& input, at::Device device);
   void send_gradient(const at::Tensor& gradient);
   /// The gradient of an activation that was sent, like it. They arrive in the order of the activations.
   at::Tensor receive_gradient(const at::Tensor& activation);
@@ -36,17 +55,18 @@ class StageLinks {
 
  private:
   struct Sent {
-    at::Tensor data;
-    std::unique_ptr<Exchange> exchange;
+    std::vector<at::Tensor> data;
+    std::vector<std::unique_ptr<Exchange>> exchanges;
   };
   void wait(Exchange& exchange);
+  void wait(const Sent& sent);
 
   RankGroups& groups_;
   int64_t stage_;
-  bool announced_ = false;
-  std::optional<at::ScalarType> received_type_;
-  std::deque<Sent> activations_, gradients_;  ///< messages on their way, oldest first
-  std::optional<Sent> evaluated_;             ///< the newest activation without a gradient
+  std::array<bool, 2> announced_{};                            ///< in evaluation, in training
+  std::array<std::vector<at::ScalarType>, 2> received_types_;  ///< likewise
+  std::deque<Sent> activations_, gradients_;                   ///< messages on their way, oldest first
+  std::optional<Sent> evaluated_;                              ///< the newest activation without a gradient
   double waited_ms_ = 0;
 };
 

@@ -89,15 +89,12 @@ std::unique_ptr<StepRunner> build_runner(const BuildContext& context, PipelineSc
                                .links = links});
 }
 
-/// Stages pass on one tensor, the activation.
-void require_no_side_values_between(const Model& model, const std::vector<UnitRange>& stages) {
+/// Throws UserError if a stage could not be given what earlier ones leave to it.
+void require_known_side_values(const Model& model, const std::vector<UnitRange>& stages) {
+  std::vector<int64_t> input = model.shapes().front();
+  input.insert(input.begin(), 1);
   for (const UnitRange& stage : stages)
-    for (size_t unit = stage.first; unit < stage.end; ++unit)
-      if (const auto from = model.units()[unit]->takes_side_values_from(); from && *from < stage.first)
-        throw UserError(
-            fmt::format("parallel.pipeline.stages: {} of the program also uses values of {}, which would be on another "
-                        "stage; compute them within the unit, or use fewer stages",
-                        model.units()[unit]->name(), model.units()[*from]->name()));
+    for (const bool training : {true, false}) model.passed_values()(stage.first, input, training);
 }
 
 }  // namespace
@@ -112,7 +109,7 @@ Outcome apply(Plan& plan, const PipelineConfig& config) {
     throw UserError(fmt::format("parallel.pipeline.stages: the {} has fewer units than stages: {}, {}",
                                 plan.model.noun(), units, config.stages));
   plan.stages.units = balanced_stages(model.unit_flops(), config.stages);
-  require_no_side_values_between(model, plan.stages.units);
+  require_known_side_values(model, plan.stages.units);
   plan.stages.stage = plan.position.rank / plan.stages.replica.ranks;
   plan.stages.micro_batches = config.micro_batches;
   count_parameters(plan, model);

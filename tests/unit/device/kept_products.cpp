@@ -4,6 +4,7 @@
 #include "device/tensor.h"
 #include "support/catch.h"
 
+#include <ATen/ops/bmm.h>
 #include <ATen/record_function.h>
 
 #include <map>
@@ -58,8 +59,8 @@ TEST_CASE("a repetition computes no product, and its gradients have the same bit
       first = network(x, w);
       products = keeping.take();
     }
-    REQUIRE(products.size() == 2);
-    CHECK(products[0].equal(at::linear(input, kWeight, kBias)));
+    REQUIRE(products.calls.size() == 2);
+    CHECK(products.results[0].equal(at::linear(input, kWeight, kBias)));
     operations = operations_in([&] {
       const RepeatProducts repeating(products);
       second = network(x, w);
@@ -79,10 +80,10 @@ TEST_CASE("a product that is overwritten in place is computed again") {
   KeepProducts keeping;
   const at::Tensor result = network(input, kWeight, /*keeps=*/false);
   Products products = keeping.take();
-  REQUIRE(products.size() == 2);
-  CHECK(products[0].defined());
-  CHECK_FALSE(products[1].defined());
-  products[0] = without_values(products[0]);
+  REQUIRE(products.calls.size() == 2);
+  CHECK(products.results[0].defined());
+  CHECK_FALSE(products.results[1].defined());
+  products.results[0] = without_values(products.results[0]);
   {
     const RepeatProducts repeating(products);
     CHECK(network(input, kWeight).isnan().all().item<bool>());  // from the first product, through the second
@@ -103,8 +104,8 @@ TEST_CASE("a convolution is one product, whatever computes it") {
   KeepProducts keeping;
   const at::Tensor result = at::conv2d(image, filter);
   const Products products = keeping.take();
-  REQUIRE(products.size() == 1);
-  CHECK(products[0].equal(result));
+  REQUIRE(products.calls.size() == 1);
+  CHECK(products.results[0].equal(result));
 }
 
 TEST_CASE("oneDNN's linear is a product, within an operation of ours too") {
@@ -118,8 +119,23 @@ TEST_CASE("oneDNN's linear is a product, within an operation of ours too") {
   KeepProducts keeping;
   const at::Tensor result = network();
   Products products = keeping.take();
-  REQUIRE(products.size() == 1);
-  CHECK(products[0].equal(result));
-  const RepeatProducts repeating({without_values(products[0])});
+  REQUIRE(products.calls.size() == 1);
+  CHECK(products.results[0].equal(result));
+  products.results[0] = without_values(products.results[0]);
+  const RepeatProducts repeating(products);
   CHECK(network().isnan().all().item<bool>());
+}
+
+TEST_CASE("from a product on that the first computation did not have, all are computed") {
+  const at::Tensor input = at::ones({2, 4});
+  Products products;
+  {
+    KeepProducts keeping;
+    network(input, kWeight);
+    products = keeping.take();
+  }
+  for (at::Tensor& result : products.results) result = without_values(result);
+  const RepeatProducts repeating(products);
+  at::bmm(at::ones({2, 3, 4}), at::ones({2, 4, 3}));
+  CHECK_FALSE(network(input, kWeight).isnan().any().item<bool>());
 }

@@ -134,6 +134,36 @@ class Text(nn.Module):
         return self.head(self.ln(x + self.block["down"](hidden)))
 
 
+class Sides(nn.Module):
+    """Blocks that share what their input does not tell: a mask, angles, a number, and the tokens themselves."""
+
+    def __init__(self, vocabulary=32, width=16, tokens=8):
+        super().__init__()
+        self.wte = nn.Embedding(vocabulary, width)
+        self.blocks = nn.ModuleList(SidesBlock(width) for _ in range(3))
+        self.head = nn.Linear(width, vocabulary, bias=False)
+        self.register_buffer("places", torch.arange(tokens), persistent=False)
+
+    def forward(self, tokens):
+        seen = (tokens > 3).unsqueeze(2)
+        angles = (self.places * 0.1).cos().to(torch.float64).unsqueeze(1)
+        rows = tokens.shape[0] * tokens.shape[1]
+        x = self.wte(tokens)
+        for block in self.blocks:
+            x = block(x, seen, angles, rows, tokens)
+        return self.head(x)
+
+
+class SidesBlock(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.up, self.down = nn.Linear(width, width), nn.Linear(width, width)
+
+    def forward(self, x, seen, angles, rows, tokens):
+        y = self.up((x * angles).float().reshape(rows, -1)).reshape_as(x)
+        return x + self.down(y.masked_fill(seen, 0.25)).relu() * (tokens % 2).unsqueeze(2)
+
+
 def write(name, model, example, dynamic=True):
     shapes = ({0: torch.export.Dim("batch")},) if dynamic else None
     whole = HERE / "whole.pt2"
@@ -167,7 +197,9 @@ def main():
     for name, module in (("depth", StochasticDepth()), ("attention", AttentionDropout())):
         write(name, nn.Sequential(module, nn.Flatten(), nn.Linear(192, 192, bias=False)).train(), image)
     write("residual", Residual().train(), torch.randn(2, 3, 16, 16))
-    write("text", Text().train(), torch.zeros(2, 8, dtype=torch.int64))
+    tokens = torch.zeros(2, 8, dtype=torch.int64)
+    write("text", Text().train(), tokens)
+    write("sides", Sides().train(), tokens)
 
 
 if __name__ == "__main__":
