@@ -115,7 +115,7 @@ struct KeepProducts::Kept : BelowAutograd {
   }
 
   Products products;
-  std::vector<int64_t> versions;  ///< of the results, as computed
+  std::vector<int64_t> versions;  ///< what the results had when they were computed
 };
 
 KeepProducts::KeepProducts() : kept_(std::make_unique<Kept>()) {}

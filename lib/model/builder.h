@@ -34,6 +34,7 @@ struct LayerCounts {
   int64_t convolutions_3x3 = 0, other_convolutions = 0, batch_norms = 0;
   int64_t other_batch_norms = 0;  ///< batch-norms of a program that no slot computes
   int64_t layer_norms = 0, gelus = 0, attentions = 0;
+  int64_t written_attentions = 0;   ///< those among them that a program has written out
   std::vector<LinearSize> linears;  ///< without a language model's last layer, whose weight is its embedding's
   bool draws = false;               ///< training draws random numbers: dropout, stochastic depth
   bool language_head = true;        ///< a language model's last layer is linear, without bias

@@ -54,22 +54,26 @@ Linear::Linear(Builder& builder, const std::string& prefix, int64_t in, int64_t 
       bias_copy_(builder.copy_of(prefix + "bias")),
       operations_(builder.operations()) {}
 
-Linear::Linear(at::Tensor weight_, at::Tensor bias_, WeightCopy weight_copy, WeightCopy bias_copy,
-               std::shared_ptr<const Operations> operations)
-    : weight(std::move(weight_)),
-      bias(std::move(bias_)),
-      weight_copy_(std::move(weight_copy)),
-      bias_copy_(std::move(bias_copy)),
+Linear::Linear(Tensors tensors, std::shared_ptr<const Operations> operations)
+    : weight(std::move(tensors.weight)),
+      bias(std::move(tensors.bias)),
+      transposed(tensors.transposed),
+      weight_copy_(std::move(tensors.weight_copy)),
+      bias_copy_(std::move(tensors.bias_copy)),
       operations_(std::move(operations)) {}
 
+at::Tensor Linear::matrix() const {
+  const at::Tensor stored = as_autocast(weight, weight_copy_);
+  return transposed ? stored.t() : stored;
+}
+
 at::Tensor Linear::forward(const at::Tensor& input) const {
-  return operations_->linear->linear(
-      input, {.weight = as_autocast(weight, weight_copy_), .bias = as_autocast(bias, bias_copy_), .parameter = weight});
+  return operations_->linear->linear(input,
+                                     {.weight = matrix(), .bias = as_autocast(bias, bias_copy_), .parameter = weight});
 }
 
 at::Tensor Linear::product(const at::Tensor& input) const {
-  return operations_->linear->linear(input,
-                                     {.weight = as_autocast(weight, weight_copy_), .bias = {}, .parameter = weight});
+  return operations_->linear->linear(input, {.weight = matrix(), .bias = {}, .parameter = weight});
 }
 
 SampleShape Linear::shape_after(const SampleShape& input, double& flops) const {

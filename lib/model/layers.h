@@ -61,17 +61,24 @@ class Linear {
   Linear(Builder& builder, const std::string& name, int64_t in, int64_t out);
   /// The parameters' names are `prefix` + "weight" and `prefix` + "bias".
   Linear(Builder& builder, const std::string& prefix, int64_t in, int64_t out, const Values& values);
-  /// A layer of known tensors. `bias_` may be undefined; no copy is null.
-  Linear(at::Tensor weight_, at::Tensor bias_, WeightCopy weight_copy, WeightCopy bias_copy,
-         std::shared_ptr<const Operations> operations);
+  /// A layer of known tensors. `bias` may be undefined; no copy is null.
+  struct Tensors {
+    at::Tensor weight, bias;
+    WeightCopy weight_copy, bias_copy;
+    bool transposed = false;  ///< `weight` is in × out
+  };
+  Linear(Tensors tensors, std::shared_ptr<const Operations> operations);
   at::Tensor forward(const at::Tensor& input) const;
   /// forward() without the bias.
   at::Tensor product(const at::Tensor& input) const;
   SampleShape shape_after(const SampleShape& input, double& flops) const;
 
   at::Tensor weight, bias;
+  bool transposed = false;  ///< `weight` is in × out, as the program has it
 
  private:
+  at::Tensor matrix() const;  ///< out × in, in autocast's type
+
   WeightCopy weight_copy_, bias_copy_;
   std::shared_ptr<const Operations> operations_;
 };

@@ -160,6 +160,9 @@ at::Tensor ForwardingOperations::loss(const at::Tensor& hidden, const at::Tensor
   return inner_.language_head->loss(hidden, weight, target);
 }
 
+bool ForwardingOperations::keeps_written_attention() const { return inner_.attention->keeps_written_attention(); }
+bool ForwardingOperations::keeps_written_gelu() const { return inner_.gelu->keeps_written_gelu(); }
+
 Operations all_through(std::shared_ptr<const ForwardingOperations> wrapper) {
   return {.linear = wrapper,
           .convolution = wrapper,

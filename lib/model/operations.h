@@ -29,6 +29,8 @@ class AttentionOperations {
   /// softmax(query · keyᵀ ÷ √(head width)) · value, for each sample and head (Vaswani et al. 2017).
   virtual at::Tensor attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
                                const AttentionOptions& options, const ForwardContext& context) const = 0;
+  /// Whether no switch asks for another attention than a program has written out.
+  virtual bool keeps_written_attention() const { return false; }
 };
 
 /// libtorch's, which chooses among its implementations by device, type and sizes. With dropout: one operation after the
@@ -37,6 +39,7 @@ class PlainAttentionOperations : public AttentionOperations {
  public:
   at::Tensor attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
                        const AttentionOptions& options, const ForwardContext& context) const override;
+  bool keeps_written_attention() const override { return true; }
 };
 
 // Batch-norm, alone or combined with the operations that follow it in a network's blocks.
@@ -99,12 +102,15 @@ class GeluOperations {
   virtual ~GeluOperations() = default;
   /// gelu(linear(input)), over the last dimension.
   virtual at::Tensor linear_gelu(const at::Tensor& input, const Linear& linear, GeluForm form) const = 0;
+  /// Whether no switch asks for another GELU than a program has written out.
+  virtual bool keeps_written_gelu() const { return false; }
 };
 
 /// ATen operations, one by one.
 class PlainGeluOperations : public GeluOperations {
  public:
   at::Tensor linear_gelu(const at::Tensor& input, const Linear& linear, GeluForm form) const override;
+  bool keeps_written_gelu() const override { return true; }
 };
 
 // The operation of a convolutional network's classification head.
@@ -234,6 +240,8 @@ class ForwardingOperations : public LinearOperations,
   NormalisedSum add_layer_norm(const at::Tensor& residual, const at::Tensor& branch,
                                const LayerNorm& norm) const override;
   at::Tensor linear_gelu(const at::Tensor& input, const Linear& linear, GeluForm form) const override;
+  bool keeps_written_attention() const override;
+  bool keeps_written_gelu() const override;
   at::Tensor loss(const at::Tensor& hidden, const at::Tensor& weight, const at::Tensor& target) const override;
 
  private:

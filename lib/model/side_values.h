@@ -8,7 +8,7 @@
 
 namespace trainopt {
 
-/// Of one micro-batch.
+/// What one micro-batch has.
 struct SideValues {
   std::vector<c10::IValue> values;  ///< by ProgramValue::index
 };
@@ -18,8 +18,8 @@ struct PassedValue {
   size_t index;                      ///< in SideValues::values
   bool is_input = false;             ///< the model's own input
   c10::IValue number = {};           ///< if it follows from the sizes of the model's input; otherwise None
-  std::vector<int64_t> sizes = {};   ///< of a tensor that is neither
-  at::ScalarType type = at::kFloat;  ///< of such a tensor without autocast
+  std::vector<int64_t> sizes = {};   ///< a tensor that is neither has these
+  at::ScalarType type = at::kFloat;  ///< the type of such a tensor without autocast
 };
 
 /// `unit`: the place is before it. `input`: the sizes of the model's input. Throws UserError that names the two units

@@ -2,7 +2,7 @@
 // What it computes is compared with PyTorch by tests/oracle/test_exported.py.
 #include "support/catch.h"
 #include "support/resuming.h"
-#include "support/small_gpt2.h"
+#include "support/programs.h"
 #include "support/trained_ranks.h"
 
 #include <ATen/Parallel.h>
@@ -125,21 +125,6 @@ TEST_CASE("switches that move or round a program's tensors change no more than r
   check(0.03, [](Recipe& r) { r.optimizations.amp.on = true; });
 }
 
-/// Stem, residual block and head of a ResNet.
-void use_residual(Recipe& recipe) {
-  recipe.model.path = std::string(MODEL_FILES) + "/residual.pt2";
-  recipe.data.transforms = {ResizeConfig{.shorter_side = 16}, NormalizeConfig{}};
-}
-
-/// A transformer's block; the head is its embedding.
-void use_text(Recipe& recipe) {
-  recipe.model.path = std::string(MODEL_FILES) + "/text.pt2";
-  recipe.data.dataset = DatasetKind::tokens;
-  recipe.data.path = small_token_file();
-  recipe.data.size = DataConfig().size;
-  recipe.data.transforms.clear();
-}
-
 void check_losses(const Trained& found, const Trained& expected, double tolerance) {
   REQUIRE(found.losses.size() == expected.losses.size());
   for (size_t i = 0; i < found.losses.size(); ++i)
@@ -243,8 +228,7 @@ TEST_CASE("stages and ranks compute a program as one rank does") {
   // Stages receive what they cannot compute, also in 16 bits and in several micro-batches.
   for (const bool rounded : {false, true}) {
     const auto sides = [rounded](Recipe& r) {
-      use_text(r);
-      r.model.path = std::string(MODEL_FILES) + "/sides.pt2";
+      use_program_of_text(r, "sides");
       r.optimizations.amp.on = rounded;
       r.evaluation.every_n_steps = 2;
       r.evaluation.path = r.data.path;
@@ -256,6 +240,25 @@ TEST_CASE("stages and ranks compute a program as one rank does") {
                             })),
                    train_as(1, with(sides)), rounded ? 0.01 : 1e-5);
   }
+}
+
+TEST_CASE("hybrid sharding, averages, gradient checks and anomaly detection work on programs") {
+  const auto on_ranks = [](int64_t ranks, const std::function<void(Recipe&)>& change) {
+    return train_as(ranks, with([&](Recipe& r) {
+                      use_written(r);
+                      r.data.batch_size = 8 / ranks;
+                      change(r);
+                    }),
+                    {}, /*machines=*/ranks == 4 ? 2 : 1);
+  };
+  const Trained alone = on_ranks(1, [](Recipe&) {});
+  check_losses(on_ranks(2, [](Recipe&) {}), alone, 1e-5);
+  check_losses(on_ranks(4, [](Recipe& r) { r.parallel.sharding_strategy = ShardingStrategy::hybrid; }), alone, 1e-5);
+  for (const AverageConfig& average : {AverageConfig(EmaConfig{.decay = 0.9}), AverageConfig(SwaConfig{})})
+    check_same_bits(on_ranks(1, [&](Recipe& r) { r.average = average; }), alone);
+  check_same_bits(on_ranks(1, [](Recipe& r) { r.debug.anomaly = true; }), alone);
+  const auto replaced = [](Recipe& r) { r.optimizations.fused_kernels = true; };
+  check_same_bits(on_ranks(1, [&](Recipe& r) { replaced(r), r.debug.gradcheck = true; }), on_ranks(1, replaced));
 }
 
 TEST_CASE("a program resumes bit-exactly after every step") {

@@ -1,10 +1,16 @@
 """Programs that torch.export saved: trained by trainopt as PyTorch trains the model itself."""
 
+import sys
+from pathlib import Path
+
 import pytest
 import torch
 
 import exported
 import support
+
+sys.path.append(str(Path(__file__).parents[1] / "unit/model/files"))
+import make_programs  # noqa: E402
 
 CHOSEN = ["resnet18", "efficientnet_b0", "convnext_tiny", "swin_t", "vit_tiny (timm)"]  # bench_exported.py has all
 
@@ -67,6 +73,32 @@ def test_a_language_model_that_shares_its_embedding(tmp_path):
     tied = {"network.lm_head.weight", "network.transformer.wte.weight"}
     assert len(tied & ours.keys()) == 1 and ours.keys() | tied == state.keys()
     apart, where = exported.distance(ours, {name: state[name] for name in ours})
+    assert apart <= 1e-5, where
+
+
+REPLACED = {"fused_kernels": True, "attention": "flash"}
+
+
+@pytest.mark.parametrize("switches", [{}, REPLACED], ids=["as written", "replaced"])
+@pytest.mark.parametrize("name", ["Mixed", "Written"])
+def test_layers_that_are_written_out(name, switches, tmp_path):
+    torch.manual_seed(0)
+    if name == "Mixed":
+        model = make_programs.Mixed().train()
+        example, content = torch.randn(2, 3, 16, 16), exported.recipe(tmp_path / "net.pt2", 16)
+    else:
+        model = make_programs.Written(support.VOCABULARY, tokens=32).train()
+        example = torch.zeros(2, 32, dtype=torch.int64)
+        text = {"dataset": "tokens", "path": str(support.write_tokens(tmp_path / "tokens.bin")), "batch_size": 4}
+        content = exported.recipe(tmp_path / "net.pt2", 0, data=text)
+    exported.save(model, example, tmp_path / "net.pt2")
+    content["train"]["max_steps"] = 6
+    content["optimizations"] = switches
+    steps = support.export(tmp_path, content, 6)
+    theirs = exported.train(model, steps, exported.OPTIMIZER)
+    run = support.train(tmp_path, content)
+    support.assert_close_columns(run.column("loss"), theirs, 1e-5, "loss")
+    apart, where = exported.distance(run.weights(), model.state_dict())
     assert apart <= 1e-5, where
 
 

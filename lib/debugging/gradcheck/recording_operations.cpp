@@ -37,6 +37,8 @@ LayerNorm norm_of(const at::Tensor& weight, const at::Tensor& bias, double epsil
   return norm;
 }
 
+/// A view if the program has the weight transposed.
+at::Tensor out_by_in(const Linear& linear) { return linear.transposed ? linear.weight.t() : linear.weight; }
 Linear linear_of(const at::Tensor& weight, const at::Tensor& bias) {
   Builder shapes(at::kMeta, 0);
   Linear linear(shapes, "linear", weight.size(1), weight.size(0));
@@ -126,10 +128,10 @@ class RecordingOperations : public ForwardingOperations {
     if (slots_.head.is_plain()) return output;
     GradientCase found;
     found.operation = "head";
-    found.inputs = {of_samples("input", input), of_parameter("weight", linear.weight),
+    found.inputs = {of_samples("input", input), of_parameter("weight", out_by_in(linear)),
                     of_parameter("bias", linear.bias)};
-    found.output_values = linear.weight.size(0);
-    found.fixed_terms = std::max({linear.weight.size(0), linear.weight.size(1), input.size(2) * input.size(3)});
+    found.output_values = out_by_in(linear).size(0);
+    found.fixed_terms = std::max({out_by_in(linear).size(0), out_by_in(linear).size(1), input.size(2) * input.size(3)});
     found.compute = [](const Parts& parts, const Tensors& x) {
       return parts.operations.head->head(x[0], linear_of(x[1], x[2]), kTraining);
     };
@@ -196,11 +198,11 @@ class RecordingOperations : public ForwardingOperations {
     at::Tensor output = linear.product(input);
     GradientCase found;
     found.operation = form == GeluForm::tanh ? "linear_gelu_tanh" : "linear_gelu";
-    found.inputs = {of_samples("input", input), of_parameter("weight", linear.weight),
+    found.inputs = {of_samples("input", input), of_parameter("weight", out_by_in(linear)),
                     of_parameter("bias", linear.bias)};
     found.output_values = output.numel() / output.size(0);
-    found.fixed_terms = std::max(linear.weight.size(0), linear.weight.size(1));
-    found.terms_per_sample = found.output_values / linear.weight.size(0);
+    found.fixed_terms = std::max(out_by_in(linear).size(0), out_by_in(linear).size(1));
+    found.terms_per_sample = found.output_values / out_by_in(linear).size(0);
     found.compute = [form](const Parts& parts, const Tensors& x) {
       return parts.operations.gelu->linear_gelu(x[0], linear_of(x[1], x[2]), form);
     };

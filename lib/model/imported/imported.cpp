@@ -123,11 +123,14 @@ class Importer {
   /// The nodes with one for each layer that is found, and what was found.
   std::pair<ProgramNodes, Found> with_layers(ProgramNodes nodes, const std::vector<NodeRange>& units,
                                              bool training) const {
-    Found found = find_layers(nodes, {.graph = source_.graph,
-                                      .aliases = *source_.aliases,
-                                      .names = source_.names,
-                                      .units = units,
-                                      .training = training});
+    LayerSearch search{.graph = source_.graph,
+                       .aliases = *source_.aliases,
+                       .names = source_.names,
+                       .units = units,
+                       .training = training,
+                       .constant = [this](int64_t value) { return source_.constant(value); }};
+    if (const std::string tokens = source_.token_symbol(); !tokens.empty()) search.symbols[tokens] = input_.tokens;
+    Found found = find_layers(nodes, search);
     // Without a target the last layer returns the logits, and no slot is asked.
     if (input_.is_text())
       if (const auto head = language_head_at(nodes, units.back())) nodes[*head]->target = kPlainLinear;
@@ -160,17 +163,18 @@ class Importer {
         return source_.program.stored(source_.names.at(value_argument(*node, "weight")->index)).sizes;
       };
       const std::string_view target = node->target;
-      if (target == kConvolutionLayer)
-        ++(sizes().at(2) == 3 ? layers.convolutions_3x3 : layers.other_convolutions);
-      else if (target == kBatchNormLayer)
-        ++layers.batch_norms;
-      else if (target == kLayerNormLayer || target == kAddLayerNormLayer)
-        ++layers.layer_norms;
-      else if (target == kAttentionLayer)
+      if (target == kConvolutionLayer) ++(sizes().at(2) == 3 ? layers.convolutions_3x3 : layers.other_convolutions);
+      if (target == kBatchNormLayer) ++layers.batch_norms;
+      if (target == kLayerNormLayer || target == kAddLayerNormLayer) ++layers.layer_norms;
+      if (target == kAttentionLayer) {
         ++layers.attentions;
+        if (constant_argument(*node, "written") != nullptr) ++layers.written_attentions;
+      }
       if (target == kLinearGeluLayer) ++layers.gelus;
-      if (is_linear(*node) && target != kPlainLinear)
-        layers.linears.push_back({.in = sizes().at(1), .out = sizes().at(0)});
+      if (is_linear(*node) && target != kPlainLinear) {
+        const bool transposed = constant_argument(*node, "transposed") != nullptr;
+        layers.linears.push_back({.in = sizes().at(transposed ? 0 : 1), .out = sizes().at(transposed ? 1 : 0)});
+      }
     }
     for (const auto& [why, count] : found_["convolutions"].left) layers.other_convolutions += count;
     for (const auto& [why, count] : found_["batch-norms"].left) layers.other_batch_norms += count;
@@ -178,7 +182,7 @@ class Importer {
     layers.found = found_text(found_);
   }
 
-  /// "20 of 20 convolutions, 12 of 15 attentions (3 stay as they are: they have a mask)".
+  /// "20 of 20 convolutions, 12 of 15 attentions (3 not, because their scale is another)".
   static std::string found_text(const Found& found) {
     std::vector<std::string> kinds;
     for (const auto& [kind, layers] : found) {
@@ -187,7 +191,7 @@ class Importer {
       std::string others;
       for (const auto& [why, count] : layers.left) {
         all += count;
-        others += fmt::format("{}{} stay as they are: {}", others.empty() ? "" : "; ", count, why);
+        others += fmt::format("{}{} not, because {}", others.empty() ? "" : "; ", count, why);
       }
       kinds.push_back(
           fmt::format("{} of {} {}{}", layers.found, all, kind, others.empty() ? "" : fmt::format(" ({})", others)));

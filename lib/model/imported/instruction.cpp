@@ -497,7 +497,7 @@ std::function<void(ProgramValues&, const ForwardContext&)> guarded(
 }  // namespace
 
 Instruction make_instruction(const ProgramNode& node, const ProgramGraph& graph, const InstructionSite& site) {
-  if (node.target.starts_with("layer.")) return make_layer_instruction(node, site);
+  if (node.target.starts_with("layer.")) return make_layer_instruction(node, graph, site);
   const auto& numbers = number_operations();
   if (const auto number = numbers.find(node.target); number != numbers.end())
     return make_number_instruction(node, graph, site, number->second);

@@ -39,7 +39,7 @@ Instruction make_instruction(const ProgramNode& node, const ProgramGraph& graph,
 
 /// Runs a layer that was found in a program (found_layers.h) through its slot. `site` has the layer's tensors and their
 /// copies. Where a slot's promise does not hold for the tensors of a step, the plain operations run.
-Instruction make_layer_instruction(const ProgramNode& node, const InstructionSite& site);
+Instruction make_layer_instruction(const ProgramNode& node, const ProgramGraph& graph, const InstructionSite& site);
 
 /// Throws UserError if a batch has one value of each channel: PyTorch refuses it in Python, so no graph has the check.
 void require_two_values(const at::Tensor& input);

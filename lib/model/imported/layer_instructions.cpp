@@ -1,9 +1,12 @@
 #include "base/error.h"
 #include "device/autocast.h"
 #include "device/tensor.h"
+#include "model/imported/aliases.h"
 #include "model/imported/found_layers.h"
 #include "model/imported/instruction.h"
 #include "model/operations.h"
+
+#include <array>
 
 namespace trainopt {
 namespace {
@@ -49,6 +52,28 @@ struct Source {
 
 using Run = std::function<void(ProgramValues&, const ForwardContext&)>;
 
+/// The operations that a layer stands for, one after the other. Values that none of the others needs are freed.
+Run written(const ProgramNode& layer, const ProgramGraph& graph, const InstructionSite& site) {
+  const auto& nodes = std::get<std::shared_ptr<ProgramGraph>>(*constant_argument(layer, "written"))->nodes;
+  std::vector<Instruction> all;
+  std::map<int64_t, size_t> last_use;
+  for (const ProgramNode& node : nodes) {
+    for_each_output(node, [&](int64_t value) { last_use[value] = all.size(); });
+    for_each_input(node, [&](int64_t value) {
+      if (const auto made = last_use.find(value); made != last_use.end()) made->second = all.size();
+    });
+    all.push_back(make_instruction(node, graph, site));
+  }
+  last_use.erase(first_output(layer).index);
+  for (const auto& [value, at] : last_use) all[at].last_uses.push_back(value);
+  return [all](ProgramValues& values, const ForwardContext& context) {
+    for (const Instruction& instruction : all) {
+      instruction.run(values, context);
+      for (const int64_t used : instruction.last_uses) values[static_cast<size_t>(used)] = {};
+    }
+  };
+}
+
 Run convolution(const LayerInputs& inputs, const InstructionSite& site, size_t output) {
   const at::Tensor weight = inputs.tensor("weight");
   const auto groups = inputs.constant<int64_t>("groups");
@@ -58,14 +83,29 @@ Run convolution(const LayerInputs& inputs, const InstructionSite& site, size_t o
                             .stride = inputs.constant<int64_t>("stride"),
                             .padding = inputs.constant<int64_t>("padding"),
                             .groups = groups};
-  return [=, input = Source(inputs, "input", site), copy = inputs.copy("weight"), operations = site.operations](
-             ProgramValues& values, const ForwardContext&) {
-    values[output] = operations->convolution->forward(shape, input.get(values), as_autocast(weight, copy));
+  return [=, input = Source(inputs, "input", site), copy = inputs.copy("weight"), bias = inputs.tensor("bias"),
+          bias_copy = inputs.copy("bias"), operations = site.operations](ProgramValues& values, const ForwardContext&) {
+    const at::Tensor image = input.get(values), filters = as_autocast(weight, copy);
+    const std::array<int64_t, 2> stride{shape.stride, shape.stride}, padding{shape.padding, shape.padding};
+    if (!bias.defined()) {
+      values[output] = operations->convolution->forward(shape, image, filters);
+    } else if (!operations->convolution->supports(shape, image)) {
+      values[output] =
+          at::conv2d(image, filters, as_autocast(bias, bias_copy), stride, padding, /*dilation=*/1, shape.groups);
+    } else {  // the slot has no bias
+      const at::Tensor result = operations->convolution->forward(shape, image, filters);
+      values[output] = result + bias.to(result.scalar_type()).view({-1, 1, 1});
+    }
   };
 }
 
 Linear linear_of(const LayerInputs& inputs, const InstructionSite& site) {
-  return {inputs.tensor("weight"), inputs.tensor("bias"), inputs.copy("weight"), inputs.copy("bias"), site.operations};
+  return {{.weight = inputs.tensor("weight"),
+           .bias = inputs.tensor("bias"),
+           .weight_copy = inputs.copy("weight"),
+           .bias_copy = inputs.copy("bias"),
+           .transposed = inputs.flag("transposed")},
+          site.operations};
 }
 
 Run linear(const LayerInputs& inputs, const InstructionSite& site, const Linear& layer, size_t output) {
@@ -74,10 +114,12 @@ Run linear(const LayerInputs& inputs, const InstructionSite& site, const Linear&
   };
 }
 
-Run linear_gelu(const LayerInputs& inputs, const InstructionSite& site, const Linear& layer, size_t output) {
+Run linear_gelu(const LayerInputs& inputs, const InstructionSite& site, const Linear& layer, size_t output,
+                const Run& as_written) {
   const GeluForm form = inputs.constant<std::string>("approximate") == "tanh" ? GeluForm::tanh : GeluForm::exact;
-  return [layer, output, form, input = Source(inputs, "input", site), operations = site.operations](
-             ProgramValues& values, const ForwardContext&) {
+  return [=, input = Source(inputs, "input", site), operations = site.operations](ProgramValues& values,
+                                                                                  const ForwardContext& context) {
+    if (as_written && operations->gelu->keeps_written_gelu()) return as_written(values, context);
     values[output] = operations->gelu->linear_gelu(input.get(values), layer, form);
   };
 }
@@ -89,16 +131,18 @@ Run head(const LayerInputs& inputs, const InstructionSite& site, const Linear& l
   };
 }
 
-Run attention(const LayerInputs& inputs, const InstructionSite& site, size_t output) {
+Run attention(const LayerInputs& inputs, const InstructionSite& site, size_t output, const Run& as_written) {
   const AttentionOptions options{.causal = inputs.flag("is_causal"), .dropout = inputs.constant<double>("dropout_p")};
   return [=, query = Source(inputs, "query", site), key = Source(inputs, "key", site),
-          value = Source(inputs, "value", site),
+          value = Source(inputs, "value", site), transposed = inputs.flag("key_is_transposed"),
           operations = site.operations](ProgramValues& values, const ForwardContext& context) {
-    const auto by_head = [&](const Source& source) {
-      const at::Tensor tensor = source.get(values);
-      return tensor.stride(-1) == 1 ? tensor : tensor.contiguous();
+    if (as_written && operations->attention->keeps_written_attention()) return as_written(values, context);
+    const auto by_head = [](const at::Tensor& tensor) { return tensor.stride(-1) == 1 ? tensor : tensor.contiguous(); };
+    const auto of_keys = [&] {
+      const at::Tensor tensor = key.get(values);
+      return transposed ? tensor.transpose(-2, -1) : tensor;
     };
-    const at::Tensor q = by_head(query), k = by_head(key), v = by_head(value);
+    const at::Tensor q = by_head(query.get(values)), k = by_head(of_keys()), v = by_head(value.get(values));
     const bool alike = q.scalar_type() == k.scalar_type() && q.scalar_type() == v.scalar_type();
     values[output] = alike ? operations->attention->attention(q, k, v, options, context)
                            : PlainAttentionOperations().attention(q, k, v, options, context);
@@ -173,8 +217,9 @@ Run batch_norm(const LayerInputs& inputs, const InstructionSite& site, size_t ou
 
 }  // namespace
 
-Instruction make_layer_instruction(const ProgramNode& node, const InstructionSite& site) {
+Instruction make_layer_instruction(const ProgramNode& node, const ProgramGraph& graph, const InstructionSite& site) {
   const LayerInputs inputs(node, site);
+  const Run as_written = inputs.has("written") ? written(node, graph, site) : nullptr;
   const auto output = [&](size_t i) {
     const int64_t index = node.outputs.at(i).values.at(0).index;
     TRAINOPT_CHECK(index >= 0);
@@ -182,9 +227,10 @@ Instruction make_layer_instruction(const ProgramNode& node, const InstructionSit
   };
   if (node.target == kConvolutionLayer) return {.run = convolution(inputs, site, output(0))};
   if (node.target == kLinearLayer) return {.run = linear(inputs, site, linear_of(inputs, site), output(0))};
-  if (node.target == kLinearGeluLayer) return {.run = linear_gelu(inputs, site, linear_of(inputs, site), output(0))};
+  if (node.target == kLinearGeluLayer)
+    return {.run = linear_gelu(inputs, site, linear_of(inputs, site), output(0), as_written)};
   if (node.target == kHeadLayer) return {.run = head(inputs, site, linear_of(inputs, site), output(0))};
-  if (node.target == kAttentionLayer) return {.run = attention(inputs, site, output(0))};
+  if (node.target == kAttentionLayer) return {.run = attention(inputs, site, output(0), as_written)};
   if (node.target == kLayerNormLayer) return {.run = layer_norm(inputs, site, output(0))};
   if (node.target == kAddLayerNormLayer) return {.run = add_layer_norm(inputs, site, output(0), output(1))};
   TRAINOPT_CHECK(node.target == kBatchNormLayer);

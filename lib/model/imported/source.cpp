@@ -84,6 +84,12 @@ const ProgramTensor& ProgramSource::tensor_of(const ProgramValue& value) const {
   return *tensor;
 }
 
+at::Tensor ProgramSource::constant(int64_t value) const {
+  const auto name = names.find(value);
+  if (name == names.end() || is_trained(value) || changed.contains(value)) return {};
+  return read_tensor(program.archive(), program.stored(name->second));
+}
+
 std::string ProgramSource::token_symbol() const {
   const ProgramTensor& tensor = tensor_of(division.input);
   return tensor.type == ProgramType::int64 && tensor.sizes.size() == 2 ? symbol_of(tensor.sizes[1]) : std::string();

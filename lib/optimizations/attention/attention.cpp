@@ -35,9 +35,26 @@ std::map<std::string, int64_t> calls_of(const StepTrace& seen) {
   return calls;
 }
 
+/// Libtorch's attention, also where a program has written its own out.
+class AskedForAttention : public AttentionOperations {
+ public:
+  explicit AskedForAttention(std::unique_ptr<AttentionOperations> inner) : inner_(std::move(inner)) {}
+  at::Tensor attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
+                       const AttentionOptions& options, const ForwardContext& context) const override {
+    return inner_->attention(query, key, value, options, context);
+  }
+
+ private:
+  std::unique_ptr<AttentionOperations> inner_;
+};
+
 /// Why it cannot run whatever the shapes; empty if it can.
 std::string why_not(const Plan& plan, AttentionKernel kernel) {
-  if (plan.model.layers.attentions == 0) return plan.model.has_no("attention");
+  const LayerCounts& layers = plan.model.layers;
+  if (layers.attentions == 0) return plan.model.has_no("attention");
+  if (kernel == AttentionKernel::automatic && layers.attentions == layers.written_attentions &&
+      plan.operations.attention.is_plain())
+    return "the program writes its attention out; flash or fused_kernels replaces it";
   if (plan.model.input.is_text() && plan.model.config.dropout > 0)
     return "libtorch's kernels would draw the dropout of the attention's weights from a generator of their own, so it "
            "runs as math; model.dropout: 0 lets them run";
@@ -80,6 +97,11 @@ Outcome apply(Plan& plan, AttentionKernel kernel) {
   const std::string reason = why_not(plan, kernel);
   plan.backend.attention = reason.empty() ? kernel : AttentionKernel::automatic;
   if (!reason.empty()) return Outcome::none(reason);
+  if (kernel != AttentionKernel::automatic && kernel != AttentionKernel::math && plan.model.layers.written_attentions)
+    plan.operations.attention.wrap("attention", "also where the program writes it out",
+                                   [](const BuildContext&, std::unique_ptr<AttentionOperations> inner) {
+                                     return std::make_unique<AskedForAttention>(std::move(inner));
+                                   });
   return Outcome::applied(
       kernel == AttentionKernel::automatic
           ? fmt::format("{} an implementation that does not store the scores of all pairs of tokens",

@@ -35,7 +35,7 @@ class Fp8Linear : public PlainLinearOperations {
     std::vector<int64_t> sizes = input.sizes().vec();
     sizes.back() = layer.weight.size(0);
     const at::Tensor rows = input.to(type).reshape({-1, input.size(-1)}).contiguous();
-    const at::Tensor output = multiply(rows, layer.weight, layer.parameter).view(sizes);
+    const at::Tensor output = multiply(rows, layer.weight.contiguous(), layer.parameter).view(sizes);
     return layer.bias.defined() ? output + layer.bias.to(type) : output;
   }
   std::optional<at::ScalarType> rounds_to() const override { return scaling_ == Scaling::rowwise ? kE4m3 : kE5m2; }

@@ -160,6 +160,7 @@ namespace {
 
 class FusedAttentionOperations : public PlainAttentionOperations {
  public:
+  bool keeps_written_attention() const override { return false; }
   at::Tensor attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
                        const AttentionOptions& options, const ForwardContext& context) const override {
     const bool drops = context.training && options.dropout > 0,
@@ -203,13 +204,14 @@ class FusedLinear : public LinearOperations {
     if (input.dim() < 2 || autocast_type(input.device().type()) || !onednn_is_faster(input, layer.weight, values))
       return inner_->linear(input, layer);
     RECORD_FUNCTION(kLinearLabel, std::vector<c10::IValue>());
-    std::vector<at::Tensor> inputs{input, layer.weight};
+    const at::Tensor weight = layer.weight.contiguous();
+    std::vector<at::Tensor> inputs{input, weight};
     if (layer.bias.defined()) inputs.push_back(layer.bias);
     return differentiable(
         inputs,
         [&](std::vector<at::Tensor>& saved) {
-          saved = {input, layer.weight};
-          return onednn_linear(input, layer.weight, layer.bias);
+          saved = {input, weight};
+          return onednn_linear(input, weight, layer.bias);
         },
         gradients);
   }

@@ -143,7 +143,7 @@ std::vector<at::ScalarType> usual_types(const StageInput& input) {
   return types;
 }
 
-/// Of any type, as bytes: not every communicator knows truth values.
+/// A tensor of any type as its bytes: not every communicator knows truth values.
 at::Tensor as_bytes(const at::Tensor& tensor) { return tensor.detach().reshape({-1}).view(at::kByte); }
 
 /// The tensors that have to be sent.

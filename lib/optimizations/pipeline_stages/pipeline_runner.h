@@ -21,14 +21,14 @@ namespace trainopt::pipeline_stages {
 /// What a stage gives the next one of a micro-batch.
 struct StageOutput {
   at::Tensor activation;
-  std::vector<at::Tensor> beside = {};  ///< of any type
+  std::vector<at::Tensor> beside = {};  ///< tensors of any type
   bool has_gradient = true;             ///< receive_gradient() will be called for the activation
 };
 
 /// What a stage is given for a micro-batch. The type of the activation, unless the stage before says otherwise:
 /// float32.
 struct StageInput {
-  std::vector<int64_t> sizes;            ///< of the activation
+  std::vector<int64_t> sizes;            ///< the activation has these
   std::vector<PassedValue> beside = {};  ///< only tensors that cannot be known otherwise
   bool has_gradient = true;
 };

@@ -5,6 +5,7 @@
 #include "model/imported/imported.h"
 #include "model/imported/instruction.h"
 #include "model/imported/source.h"
+#include "model/imported/written_layers.h"
 #include "model/model.h"
 #include "support/catch.h"
 
@@ -39,8 +40,12 @@ std::vector<std::string> targets_of(
                                       .name = {},
                                       .input = source.division.input,
                                       .output = std::get<ProgramValue>(source.graph.outputs.front())}};
-  find_layers(nodes,
-              {.graph = source.graph, .aliases = AliasSets(source.graph), .names = source.names, .units = whole});
+  const AliasSets aliases(source.graph);
+  find_layers(nodes, {.graph = source.graph,
+                      .aliases = aliases,
+                      .names = source.names,
+                      .units = whole,
+                      .constant = [&](int64_t value) { return source.constant(value); }});
   std::vector<std::string> targets;
   for (const auto& node : nodes) {
     if (!node) continue;
@@ -185,8 +190,7 @@ TEST_CASE("a batch-norm whose count or statistics others use stays as it is") {
 }
 
 TEST_CASE("what is no layer of ours stays as it is, and why is known") {
-  CHECK_THAT(model_named("net").layer_counts().found,
-             Contains("2 of 3 convolutions (1 stay as they are: they have a bias)"));
+  CHECK_THAT(model_named("drop").layer_counts().found, Contains("1 of 1 linear layers"));
   ProgramSource source(program_named("text"));
   auto& attention = source.graph.nodes[node_at(source.graph, "torch.ops.aten.scaled_dot_product_attention.default")];
   std::erase_if(attention.inputs, [](const auto& input) { return input.name == "attn_mask"; });
@@ -195,5 +199,69 @@ TEST_CASE("what is no layer of ours stays as it is, and why is known") {
   const std::vector<NodeRange> whole{{.first = 0, .end = nodes.size(), .name = {}, .input = {}, .output = {}}};
   const auto found =
       find_layers(nodes, {.graph = source.graph, .aliases = *source.aliases, .names = source.names, .units = whole});
-  CHECK(found.at("attentions").left.at("they have a mask") == 1);
+  CHECK(found.at("attentions").left.at("they have a mask that depends on the data or on parameters") == 1);
+}
+
+TEST_CASE("layers that a program writes out are found, also if they are causal by a mask") {
+  const auto count = [](const std::vector<std::string>& targets, std::string_view target) {
+    return std::ranges::count(targets, target);
+  };
+  const auto written = targets_of("written"), mixed = targets_of("mixed");
+  CHECK(count(written, kAttentionLayer) == 2);
+  CHECK(count(written, kLinearGeluLayer) == 2);
+  CHECK(count(written, kLinearLayer) == 2 * 3 + 1);
+  for (const char* gone :
+       {"torch.ops.aten.addmm.default", "torch.ops.aten.tanh.default", "torch.ops.aten.pow.Tensor_Scalar",
+        "torch.ops.aten.softmax.int", "torch.ops.aten.masked_fill.Scalar"})
+    CHECK(count(written, gone) == 0);
+  CHECK(count(mixed, kAttentionLayer) == 1);
+  CHECK(count(mixed, kLinearGeluLayer) == 1);
+  CHECK(count(mixed, kConvolutionLayer) == 2);
+  CHECK(count(mixed, "torch.ops.aten.erf.default") == 0);
+  CHECK(model_named("written").layer_counts().written_attentions == 2);
+  CHECK(model_named("text").layer_counts().written_attentions == 0);
+}
+
+TEST_CASE("what looks like a written layer but computes something else stays as it is") {
+  const auto kept = [](const std::string& name, std::string_view target,
+                       const std::function<void(ProgramNode&)>& change, std::string_view kept_target) {
+    const auto targets = targets_of(name, [&](ProgramGraph& graph) { change(graph.nodes[node_at(graph, target)]); });
+    return std::ranges::count(targets, kept_target) > 0;
+  };
+  const auto set = [](const char* name, ProgramItem item) {
+    return [name, item](ProgramNode& node) {
+      for (auto& input : node.inputs)
+        if (input.name == name) input.argument.items = {item};
+    };
+  };
+  CHECK(
+      kept("written", "torch.ops.aten.pow.Tensor_Scalar", set("exponent", int64_t{2}), "torch.ops.aten.tanh.default"));
+  CHECK(kept("mixed", "torch.ops.aten.div.Tensor", set("other", 2.0), "torch.ops.aten.erf.default"));
+  CHECK(kept("written", "torch.ops.aten.eq.Scalar", set("other", int64_t{1}), "torch.ops.aten.softmax.int"));
+  CHECK(kept("written", "torch.ops.aten.masked_fill.Scalar", set("value", -1.0), "torch.ops.aten.softmax.int"));
+  CHECK(kept("mixed", "torch.ops.aten.softmax.int", set("dim", int64_t{2}), "torch.ops.aten.softmax.int"));
+}
+
+TEST_CASE("written layers run as written unless a slot is filled, and a slot computes the same") {
+  class AskedFor : public CountedOperations {
+   public:
+    bool keeps_written_attention() const override { return false; }
+    bool keeps_written_gelu() const override { return false; }
+  };
+  const at::Tensor tokens = at::arange(16, at::kLong).view({2, 8}), images = at::linspace(-1, 1, 2 * 3 * 16 * 16);
+  for (const auto& [name, input] : {std::pair("written", tokens), std::pair("mixed", images.view({2, 3, 16, 16}))}) {
+    INFO(name);
+    Model model = model_named(name);
+    const auto run = [&](const std::shared_ptr<CountedOperations>& operations) {
+      model.set_operations(all_through(operations));
+      const at::NoGradGuard no_gradients;
+      return model.forward(input, {.training = false});
+    };
+    const auto plain = std::make_shared<CountedOperations>();
+    const auto asked = std::make_shared<AskedFor>();
+    const at::Tensor expected = run(plain);
+    CHECK(plain->calls["attention"] == 0);
+    CHECK(at::allclose(run(asked), expected, 1e-5, 1e-6));
+    CHECK(asked->calls["attention"] == (input.dim() == 2 ? 2 : 1));
+  }
 }

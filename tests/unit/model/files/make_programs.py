@@ -164,6 +164,78 @@ class SidesBlock(nn.Module):
         return x + self.down(y.masked_fill(seen, 0.25)).relu() * (tokens % 2).unsqueeze(2)
 
 
+class Transposed(nn.Module):
+    """A linear layer whose weight is in × out, as Hugging Face's Conv1D."""
+
+    def __init__(self, inputs, outputs):
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(inputs, outputs) * 0.2)
+        self.bias = nn.Parameter(torch.zeros(outputs))
+
+    def forward(self, x):
+        sizes = x.shape[:-1] + (self.bias.shape[0],)
+        return torch.addmm(self.bias, x.view(-1, x.shape[-1]), self.weight).view(sizes)
+
+
+class Written(nn.Module):
+    """A causal transformer that writes out its attention, its mask and its GELU."""
+
+    def __init__(self, vocabulary=32, width=16, tokens=8, layers=2):
+        super().__init__()
+        self.wte = nn.Embedding(vocabulary, width)
+        self.blocks = nn.ModuleList(WrittenBlock(width, tokens) for _ in range(layers))
+        self.ln = nn.LayerNorm(width)
+        self.head = nn.Linear(width, vocabulary, bias=False)
+
+    def forward(self, tokens):
+        x = self.wte(tokens)
+        for block in self.blocks:
+            x = block(x)
+        return self.head(self.ln(x))
+
+
+class WrittenBlock(nn.Module):
+    def __init__(self, width, tokens):
+        super().__init__()
+        self.ln_1, self.ln_2 = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.packed, self.out = Transposed(width, 3 * width), Transposed(width, width)
+        self.up, self.down = Transposed(width, 4 * width), Transposed(4 * width, width)
+        self.register_buffer("mask", torch.ones(1, 1, tokens, tokens).tril())
+
+    def forward(self, x):
+        parts = self.packed(self.ln_1(x)).split(x.shape[2], dim=2)
+        query, key, value = (part.view(*x.shape[:2], 2, -1).transpose(1, 2) for part in parts)
+        scores = (query @ key.transpose(-2, -1)) * (1 / query.shape[-1] ** 0.5)
+        scores = scores.masked_fill(self.mask[:, :, : x.shape[1], : x.shape[1]] == 0, float("-inf"))
+        x = x + self.out((scores.softmax(-1) @ value).transpose(1, 2).reshape(x.shape))
+        y = self.up(self.ln_2(x))
+        y = 0.5 * y * (1 + torch.tanh((2 / torch.pi) ** 0.5 * (y + 0.044715 * y.pow(3))))
+        return x + self.down(y)
+
+
+class Mixed(nn.Module):
+    """Convolutions with biases, then attention over their pixels, with a scaled query, and GELU by its integral."""
+
+    def __init__(self, width=32):
+        super().__init__()
+        self.stem = nn.Conv2d(3, width, 3, stride=2, padding=1)
+        self.mix = nn.Sequential(nn.Conv2d(width, width, 3, padding=1), nn.BatchNorm2d(width), nn.ReLU())
+        self.ln_1, self.ln_2 = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.query, self.key, self.value = (nn.Linear(width, width) for _ in range(3))
+        self.out = nn.Linear(width, width)
+        self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+        self.fc = nn.Linear(width, 10)
+
+    def forward(self, x):
+        x = self.mix(self.stem(x)).flatten(2).transpose(1, 2)
+        y = self.ln_1(x)
+        heads = [part(y).unflatten(2, (2, -1)).transpose(1, 2) for part in (self.query, self.key, self.value)]
+        weights = ((heads[0] * heads[0].shape[-1] ** -0.5) @ heads[1].transpose(2, 3)).softmax(dim=-1)
+        x = x + self.out((weights @ heads[2]).transpose(1, 2).flatten(2))
+        y = self.up(self.ln_2(x))
+        return self.fc((x + self.down(y * 0.5 * (1.0 + torch.erf(y / 2**0.5)))).mean(1))
+
+
 def write(name, model, example, dynamic=True):
     shapes = ({0: torch.export.Dim("batch")},) if dynamic else None
     whole = HERE / "whole.pt2"
@@ -200,6 +272,8 @@ def main():
     tokens = torch.zeros(2, 8, dtype=torch.int64)
     write("text", Text().train(), tokens)
     write("sides", Sides().train(), tokens)
+    write("written", Written().train(), tokens)
+    write("mixed", Mixed().train(), torch.randn(2, 3, 16, 16))
 
 
 if __name__ == "__main__":

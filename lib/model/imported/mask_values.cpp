@@ -1,0 +1,155 @@
+#include "model/imported/mask_values.h"
+
+#include "base/error.h"
+#include "device/tensor.h"
+#include "model/imported/instruction.h"
+
+#include <ATen/ops/triu.h>
+
+#include <algorithm>
+#include <set>
+
+namespace trainopt {
+namespace {
+
+constexpr int64_t kMostValues = int64_t{1} << 26;  ///< the largest tensor that is computed while planning
+constexpr double kHides = -1e30;                   ///< an added number below it makes a weight 0
+
+/// Operations whose results repeat or rename values, whatever the size of the batch.
+bool repeats_values(std::string_view name) {
+  static const std::set<std::string_view> all = {"expand", "view", "reshape", "_unsafe_view"};
+  return all.contains(name);
+}
+
+/// Computes a value from constants and sizes.
+class ConstantValue {
+ public:
+  ConstantValue(const LayerView& view, size_t user) : view_(view), user_(user) {}
+
+  /// Undefined: the value depends on more.
+  at::Tensor of(int64_t value) {
+    need(value);
+    ProgramValues values(view_.search().graph.values.size());
+    InstructionSite site{.path = {}, .device = at::kCPU, .tensors = {}};
+    const at::NoGradGuard no_gradients;
+    try {
+      for (const size_t at : nodes_)
+        if (!run(*view_.nodes()[at], site, values)) return {};
+    } catch (const UserError&) {
+      return {};
+    } catch (const c10::Error&) {
+      return {};
+    }
+    const c10::IValue& result = site.tensors.contains(value) ? site.tensors.at(value) : values[index(value)];
+    return result.isTensor() ? result.toTensor() : at::Tensor();
+  }
+
+ private:
+  static size_t index(int64_t value) { return static_cast<size_t>(value); }
+
+  /// Collects the nodes that make or change a value, or what shares its memory.
+  void need(int64_t value) {
+    const int64_t set = view_.search().aliases.set_of(value);
+    if (!sets_.insert(set).second) return;
+    for (size_t at = 0; at < user_; ++at) {
+      if (!view_.nodes()[at]) continue;
+      const ProgramNode& node = *view_.nodes()[at];
+      bool concerns = std::ranges::any_of(
+          written_values(node), [&](int64_t written) { return view_.search().aliases.set_of(written) == set; });
+      for_each_output(node, [&](int64_t made) { concerns |= view_.search().aliases.set_of(made) == set; });
+      if (!concerns || !nodes_.insert(at).second) continue;
+      if (!reads_a_size(node)) for_each_input(node, [&](int64_t used) { need(used); });
+    }
+  }
+
+  static bool reads_a_size(const ProgramNode& node) { return aten_name(node.target) == "sym_size"; }
+
+  /// False: the node needs what is not constant.
+  bool run(const ProgramNode& node, InstructionSite& site, ProgramValues& values) {
+    if (reads_a_size(node)) return read_size(node, values);
+    if (draws(node)) return false;
+    bool known = true, follows_batch = false;
+    for_each_input(node, [&](int64_t used) {
+      follows_batch |= of_batch_.contains(used);
+      if (!values[index(used)].isNone() || site.tensors.contains(used)) return;
+      const at::Tensor constant = view_.search().constant(used);
+      known = known && constant.defined();
+      if (constant.defined()) site.tensors[used] = constant;
+    });
+    for_each_output(node, [&](int64_t made) { known = known && is_small(made); });
+    if (!known || (follows_batch && !may_follow_batch(node))) return false;
+    if (follows_batch && view_.tensor_of(first_output(node).index) == nullptr)
+      for_each_output(node, [&](int64_t made) { of_batch_.insert(made); });
+    make_instruction(node, view_.search().graph, site).run(values, {});
+    return true;
+  }
+
+  /// Numbers may be computed from the size of the batch; values of tensors must not depend on it.
+  bool may_follow_batch(const ProgramNode& node) const {
+    return repeats_values(aten_name(node.target)) || view_.tensor_of(first_output(node).index) == nullptr;
+  }
+
+  bool is_small(int64_t value) const {
+    const ProgramTensor* tensor = view_.tensor_of(value);
+    int64_t count = 1;
+    if (tensor != nullptr)
+      for (const ProgramSize& size : tensor->sizes) {
+        const auto known = for_one_sample(size, view_.search().symbols);
+        if (!known || *known < 0 || __builtin_mul_overflow(count, *known, &count)) return false;
+      }
+    return count <= kMostValues;
+  }
+
+  /// For a batch of one sample; a size that follows the batch is remembered.
+  bool read_size(const ProgramNode& node, ProgramValues& values) {
+    const auto tensor = value_argument(node, "self");
+    const ProgramItem* which = constant_argument(node, "dim");
+    const auto* dimension = which == nullptr ? nullptr : std::get_if<int64_t>(which);
+    const ProgramTensor* known = tensor ? view_.tensor_of(tensor->index) : nullptr;
+    if (known == nullptr || dimension == nullptr) return false;
+    const int64_t rank = std::ssize(known->sizes), at = *dimension < 0 ? *dimension + rank : *dimension;
+    if (at < 0 || at >= rank) return false;
+    const ProgramSize& size = known->sizes[static_cast<size_t>(at)];
+    const auto number = for_one_sample(size, view_.search().symbols);
+    const int64_t made = first_output(node).index;
+    if (!number || made < 0) return false;
+    values[index(made)] = *number;
+    const bool is_fixed = std::holds_alternative<int64_t>(size) || view_.search().symbols.contains(symbol_of(size));
+    if (!is_fixed) of_batch_.insert(made);
+    return true;
+  }
+
+  const LayerView& view_;
+  size_t user_;
+  std::set<int64_t> sets_;      ///< alias sets that were looked at
+  std::set<size_t> nodes_;      ///< what is to be run
+  std::set<int64_t> of_batch_;  ///< numbers that follow the size of the batch
+};
+
+}  // namespace
+
+Hidden hidden_by(const LayerView& view, const ProgramValue& mask, MaskForm form, int64_t tokens, size_t user) {
+  at::Tensor hidden = ConstantValue(view, user).of(mask.index);
+  if (!hidden.defined() || tokens < 1) return Hidden::unknown;
+  if (form == MaskForm::added) {
+    const at::Tensor hides = hidden < kHides;
+    if (!hidden.is_floating_point() || !(hides | (hidden == 0)).all().item<bool>()) return Hidden::others;
+    hidden = hides;
+  } else if (hidden.scalar_type() != at::kBool) {
+    return Hidden::others;
+  } else if (form == MaskForm::keeps) {
+    hidden = hidden.logical_not();
+  }
+  std::vector<int64_t> sizes = hidden.sizes().vec();
+  if (sizes.size() < 2) return Hidden::others;
+  for (size_t i = sizes.size() - 2; i < sizes.size(); ++i) {
+    if (sizes[i] != 1 && sizes[i] != tokens) return Hidden::others;
+    sizes[i] = tokens;
+  }
+  hidden = hidden.expand(sizes);
+  if (!hidden.any().item<bool>()) return Hidden::none;
+  const at::Tensor later = at::ones({tokens, tokens}, at::kBool).triu(1);
+  return (hidden == later).all().item<bool>() ? Hidden::later : Hidden::others;
+}
+
+}  // namespace trainopt
