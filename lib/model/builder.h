@@ -36,6 +36,7 @@ struct LayerCounts {
   int64_t layer_norms = 0, gelus = 0, attentions = 0;
   int64_t written_attentions = 0;   ///< those among them that a program has written out
   std::vector<LinearSize> linears;  ///< without a language model's last layer, whose weight is its embedding's
+  bool attention_drops = false;     ///< training drops weights of a program's attention
   bool draws = false;               ///< training draws random numbers: dropout, stochastic depth
   bool language_head = true;        ///< a language model's last layer is linear, without bias
   bool imported = false;            ///< an exported program: these are the layers that were found in it

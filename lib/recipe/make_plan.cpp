@@ -95,24 +95,43 @@ auto call_with(const AutoNumber& number, Call call, First&... first) {
   return call(first..., number.value.value);
 }
 
+/// What decides whether an option that is not given is on.
+struct ModelFacts {
+  int64_t replicas = 1;  ///< ranks that share the data
+  bool attends = false;  ///< the model has an attention that an implementation may be chosen for
+  bool drops = false;    ///< its attention drops weights, which only the plain implementation does
+};
+
+/// Those that a recipe alone tells; what a program has is not known.
+ModelFacts facts_of(const Recipe& recipe) {
+  const ModelTraits& model = traits_of(recipe.model.name);
+  return {.attends = model.transformer.has_value(), .drops = model.text && recipe.model.dropout > 0};
+}
+ModelFacts facts_of(const Recipe& recipe, const Plan& plan) {
+  ModelFacts facts = facts_of(recipe);
+  facts.replicas = plan.stages.replica.ranks;
+  const LayerCounts& layers = plan.model.layers;
+  facts.attends = layers.attentions > layers.written_attentions;
+  facts.drops |= layers.attention_drops;
+  return facts;
+}
+
 /// The list of all optimizations, in the order in which they are applied. Each line names an Info, the recipe's option
 /// and apply(), and check() if the optimization may contradict other parts of a recipe. `pass` is one of the readers
-/// below. `replicas`: ranks that share the data.
+/// below.
 template <class Pass>
-void for_each_optimization(const Recipe& recipe, int64_t replicas, Pass pass) {
+void for_each_optimization(const Recipe& recipe, const ModelFacts& facts, Pass pass) {
   const auto& o = recipe.optimizations;
   const auto& data = recipe.data;
   const auto& parallel = recipe.parallel;
   const DataConfig standard;
   ParallelConfig sharing = parallel;
   sharing.pipeline = {};
-  const bool several = replicas > 1 || !(to_json(sharing) == to_json(ParallelConfig()));
+  const bool several = facts.replicas > 1 || !(to_json(sharing) == to_json(ParallelConfig()));
   const Word cache{data.cache == CacheKind::device, word_of(data.cache.kind), "device"};
   const Word strategy{several, word_of(parallel.sharding_strategy), "zero1"};
   // Every model with attention has one of its implementations; math is the plain one, and the only one with dropout.
-  const ModelTraits& model = traits_of(recipe.model.name);
-  const bool attends = model.transformer.has_value(), chooses = o.attention == AttentionKernel::automatic,
-             drops = model.text && recipe.model.dropout > 0;
+  const bool attends = facts.attends, chooses = o.attention == AttentionKernel::automatic, drops = facts.drops;
   const auto implementation = o.attention == AttentionKernel::math ? AttentionKernel::automatic : o.attention;
   const Word attention{chooses ? attends && !drops : !(attends && o.attention == AttentionKernel::math),
                        word_of(o.attention), attends ? "auto" : "flash"};
@@ -177,16 +196,15 @@ void refuse_without_effect(const Plan& plan) {
 Plan make_plan(const Recipe& recipe, const Machine& machine, const RankPosition& position, const Without& without) {
   const int64_t stages = without.contains(pipeline_stages::kInfo.name) ? 1 : recipe.parallel.pipeline.stages;
   Plan plan = plain_plan(recipe, machine, position, stages);
-  for_each_optimization(recipe, plan.stages.replica.ranks,
-                        [&](const Info& info, const auto& option, auto apply, auto...) {
-                          if (!is_on(option)) return;
-                          if (without.contains(info.name))
-                            plan.notes.push_back(fmt::format("{} is excluded on request", info.name));
-                          else {
-                            Outcome outcome = call_with(option, apply, plan);
-                            plan.switches.push_back({info.name, requested(option), std::move(outcome)});
-                          }
-                        });
+  for_each_optimization(recipe, facts_of(recipe, plan), [&](const Info& info, const auto& option, auto apply, auto...) {
+    if (!is_on(option)) return;
+    if (without.contains(info.name))
+      plan.notes.push_back(fmt::format("{} is excluded on request", info.name));
+    else {
+      Outcome outcome = call_with(option, apply, plan);
+      plan.switches.push_back({info.name, requested(option), std::move(outcome)});
+    }
+  });
   for (PlannedSwitch& entry : plan.switches)
     if (entry.outcome.doubt) entry.doubt = entry.outcome.doubt(plan);
   if (recipe.strict) refuse_without_effect(plan);
@@ -201,7 +219,7 @@ Plan make_plan(const Recipe& recipe, const Machine& machine, const RankPosition&
 
 std::vector<RecipeProblem> check_optimizations(const Recipe& recipe) {
   OptionChecks checks = checks_of(recipe);
-  for_each_optimization(recipe, 1, [&](const Info&, const auto& option, auto, auto... check) {
+  for_each_optimization(recipe, facts_of(recipe), [&](const Info&, const auto& option, auto, auto... check) {
     if (is_on(option)) (call_with(option, check, checks), ...);
   });
   return checks.problems;
@@ -209,7 +227,7 @@ std::vector<RecipeProblem> check_optimizations(const Recipe& recipe) {
 
 std::vector<UnusedSwitch> unused_switches(const Recipe& recipe, const Plan& plan) {
   std::vector<UnusedSwitch> unused;
-  for_each_optimization(recipe, plan.stages.replica.ranks,
+  for_each_optimization(recipe, facts_of(recipe, plan),
                         [&](const Info& info, const auto& option, auto apply, auto... check) {
                           const std::string key = key_of_switch(info.name);
                           const bool changes_training = info.exactness == Exactness::new_math;
@@ -230,7 +248,7 @@ std::vector<UnusedSwitch> unused_switches(const Recipe& recipe, const Plan& plan
 
 std::vector<std::string> new_math_switches(const Recipe& recipe) {
   std::vector<std::string> names;
-  for_each_optimization(recipe, 1, [&](const Info& info, const auto& option, auto...) {
+  for_each_optimization(recipe, facts_of(recipe), [&](const Info& info, const auto& option, auto...) {
     if (is_on(option) && info.exactness == Exactness::new_math) names.emplace_back(info.name);
   });
   return names;
@@ -238,7 +256,7 @@ std::vector<std::string> new_math_switches(const Recipe& recipe) {
 
 std::vector<CatalogueEntry> catalogue() {
   std::vector<CatalogueEntry> all;
-  for_each_optimization(Recipe(), 1, [&](const Info& info, const auto& option, auto...) {
+  for_each_optimization(Recipe(), {}, [&](const Info& info, const auto& option, auto...) {
     all.push_back({info, key_of_switch(info.name), turned_on_by(option)});
   });
   return all;

@@ -169,6 +169,7 @@ class Importer {
       if (target == kAttentionLayer) {
         ++layers.attentions;
         if (constant_argument(*node, "written") != nullptr) ++layers.written_attentions;
+        layers.attention_drops |= std::get<double>(*constant_argument(*node, "dropout_p")) > 0;
       }
       if (target == kLinearGeluLayer) ++layers.gelus;
       if (is_linear(*node) && target != kPlainLinear) {

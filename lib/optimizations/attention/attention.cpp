@@ -55,9 +55,12 @@ std::string why_not(const Plan& plan, AttentionKernel kernel) {
   if (kernel == AttentionKernel::automatic && layers.attentions == layers.written_attentions &&
       plan.operations.attention.is_plain())
     return "the program writes its attention out; flash or fused_kernels replaces it";
-  if (plan.model.input.is_text() && plan.model.config.dropout > 0)
-    return "libtorch's kernels would draw the dropout of the attention's weights from a generator of their own, so it "
-           "runs as math; model.dropout: 0 lets them run";
+  const bool drops = plan.model.input.is_text() && plan.model.config.dropout > 0;
+  if (drops || layers.attention_drops)
+    return fmt::format(
+        "libtorch's kernels would draw the dropout of the attention's weights from a generator of their own, so it "
+        "runs as math; {} lets them run",
+        layers.attention_drops ? "a program exported without this dropout" : "model.dropout: 0");
   const bool needs_16_bits = kernel == AttentionKernel::flash || kernel == AttentionKernel::cudnn;
   if (plan.device.is_cuda() && needs_16_bits && plan.tensor_format.compute_type == at::kFloat)
     return fmt::format("{} needs 16-bit types (optimizations.amp); libtorch chooses here", word_of(kernel));
