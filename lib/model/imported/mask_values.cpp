@@ -13,11 +13,17 @@ namespace trainopt {
 namespace {
 
 constexpr int64_t kMostValues = int64_t{1} << 26;  ///< the largest tensor that is computed while planning
+constexpr int64_t kMostInAll = int64_t{1} << 29;   ///< the values of all tensors that are computed for a mask
 constexpr double kHides = -1e30;                   ///< an added number below it makes a weight 0
 
 /// Operations whose results repeat or rename values, whatever the size of the batch.
 bool repeats_values(std::string_view name) {
   static const std::set<std::string_view> all = {"expand", "view", "reshape", "_unsafe_view"};
+  return all.contains(name);
+}
+/// Operations that allocate nothing, though their numbers may be large.
+bool is_view(std::string_view name) {
+  static const std::set<std::string_view> all = {"slice", "select", "expand", "view", "transpose", "unsqueeze"};
   return all.contains(name);
 }
 
@@ -77,16 +83,34 @@ class ConstantValue {
       if (constant.defined()) site.tensors[used] = constant;
     });
     for_each_output(node, [&](int64_t made) { known = known && is_small(made); });
-    if (!known || (follows_batch && !may_follow_batch(node))) return false;
+    if (!known || !has_small_numbers(node, values) || (follows_batch && !may_follow_batch(node))) return false;
     if (follows_batch && view_.tensor_of(first_output(node).index) == nullptr)
       for_each_output(node, [&](int64_t made) { of_batch_.insert(made); });
     make_instruction(node, view_.search().graph, site).run(values, {});
-    return true;
+    for_each_output(node, [&](int64_t made) {
+      if (const c10::IValue& value = values[index(made)]; value.isTensor()) values_in_all_ += value.toTensor().numel();
+    });
+    return values_in_all_ <= kMostInAll;
   }
 
   /// Numbers may be computed from the size of the batch; values of tensors must not depend on it.
   bool may_follow_batch(const ProgramNode& node) const {
     return repeats_values(aten_name(node.target)) || view_.tensor_of(first_output(node).index) == nullptr;
+  }
+
+  /// Whether no tensor of the sizes that a node is given is too large, whatever the graph says of its result.
+  static bool has_small_numbers(const ProgramNode& node, const ProgramValues& values) {
+    if (is_view(aten_name(node.target))) return true;
+    int64_t product = 1;
+    for (const auto& input : node.inputs)
+      for (const ProgramItem& item : input.argument.items) {
+        const auto* value = std::get_if<ProgramValue>(&item);
+        const auto* constant = std::get_if<int64_t>(&item);
+        const bool computed = value != nullptr && values[index(value->index)].isInt();
+        const int64_t number = computed ? values[index(value->index)].toInt() : constant != nullptr ? *constant : 1;
+        if (number > 1 && (__builtin_mul_overflow(product, number, &product) || product > kMostValues)) return false;
+      }
+    return true;
   }
 
   bool is_small(int64_t value) const {
@@ -121,8 +145,9 @@ class ConstantValue {
 
   const LayerView& view_;
   size_t user_;
-  std::set<int64_t> sets_;      ///< alias sets that were looked at
-  std::set<size_t> nodes_;      ///< what is to be run
+  std::set<int64_t> sets_;  ///< alias sets that were looked at
+  std::set<size_t> nodes_;  ///< what is to be run
+  int64_t values_in_all_ = 0;
   std::set<int64_t> of_batch_;  ///< numbers that follow the size of the batch
 };
 
