@@ -7,8 +7,8 @@
 #include "optimizations/tape_graph.h"
 #include "recipe/make_plan.h"
 #include "support/catch.h"
+#include "support/programs.h"
 #include "support/resuming.h"
-#include "support/small_gpt2.h"
 
 #include <ATen/Parallel.h>
 
@@ -255,6 +255,22 @@ TEST_CASE("convolutions and batch-norm statistics are recorded too") {
   CHECK(text(recorded) == text(eager));
   CHECK(first_difference(recorded.state, eager.state) == "");
   CHECK(replayed_steps(recorded.outcome.trace) == 3);
+}
+
+TEST_CASE("steps of programs are recorded, with and without slots") {
+  at::set_num_threads(1);
+  for (const auto& use : {use_residual, use_mixed, use_text, use_written})
+    for (const bool replaced : {false, true}) {
+      Recipe recipe = small_recipe();
+      use(recipe);
+      recipe.train.max_steps = 6;
+      recipe.optimizations.fused_kernels = recipe.optimizations.amp.on = replaced;
+      INFO(*recipe.model.path << ", replaced: " << replaced);
+      const Result eager = train(eager_plan(recipe)), recorded = train(recorded_plan(recipe));
+      CHECK(text(recorded) == text(eager));
+      CHECK(first_difference(recorded.state, eager.state) == "");
+      CHECK(replayed_steps(recorded.outcome.trace) == 3);
+    }
 }
 
 TEST_CASE("a recorded run that is resumed is bit-identical to an eager run") {

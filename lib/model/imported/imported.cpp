@@ -137,6 +137,15 @@ class Importer {
     return {std::move(nodes), std::move(found)};
   }
 
+  /// Whether an attention is products and softmax, rather than libtorch's with a mask.
+  static bool is_written_out(const ProgramNode& layer) {
+    const ProgramItem* item = constant_argument(layer, "written");
+    return item != nullptr &&
+           std::ranges::none_of(std::get<std::shared_ptr<ProgramGraph>>(*item)->nodes, [](const ProgramNode& node) {
+             return aten_name(node.target) == "scaled_dot_product_attention";
+           });
+  }
+
   static bool is_linear(const ProgramNode& node) {
     return node.target == kLinearLayer || node.target == kLinearGeluLayer || node.target == kHeadLayer ||
            node.target == kPlainLinear;
@@ -168,7 +177,7 @@ class Importer {
       if (target == kLayerNormLayer || target == kAddLayerNormLayer) ++layers.layer_norms;
       if (target == kAttentionLayer) {
         ++layers.attentions;
-        if (constant_argument(*node, "written") != nullptr) ++layers.written_attentions;
+        if (is_written_out(*node)) ++layers.written_attentions;
         layers.attention_drops |= std::get<double>(*constant_argument(*node, "dropout_p")) > 0;
       }
       if (target == kLinearGeluLayer) ++layers.gelus;
