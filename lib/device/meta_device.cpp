@@ -1,6 +1,7 @@
 #include "device/meta_device.h"
 
 #include "device/autocast.h"
+#include "device/onednn_scratch.h"
 #include "device/tensor.h"
 
 #include <ATen/ExpandUtils.h>
@@ -78,9 +79,14 @@ at::Tensor convolution(const at::Tensor& input, const at::Tensor& weight, const 
 /// Libraries compute the gradient of a weight in a layout of their own (oneDNN) or with work space (cuDNN): one more
 /// copy of it for as long as that takes.
 ThreeTensors convolution_backward(const at::Tensor& gradient, const at::Tensor& input, const at::Tensor& weight,
-                                  at::IntArrayRef, at::IntArrayRef, at::IntArrayRef, bool, at::IntArrayRef, int64_t,
-                                  std::array<bool, 3> wanted) {
-  const at::Tensor in_own_layout = like_if(wanted[1], weight);
+                                  at::IntArrayRef stride, at::IntArrayRef padding, at::IntArrayRef dilation, bool,
+                                  at::IntArrayRef, int64_t groups, std::array<bool, 3> wanted) {
+  const bool is_measured = groups > 1 && MetaStandsForCpu::now() && (is_nhwc(input) || is_nhwc(weight));
+  const at::Tensor in_own_layout =
+      is_measured
+          ? at::empty({onednn_scratch_bytes({gradient, input, weight, stride, padding, dilation, groups, wanted})},
+                      input.options().dtype(at::kByte))
+          : like_if(wanted[1], weight);
   return {like_if(wanted[0], input), like_if(wanted[1], weight),
           wanted[2] ? per_channel(gradient, gradient.scalar_type()) : at::Tensor()};
 }

@@ -8,7 +8,7 @@ namespace trainopt {
 /// Call before tensors are created that a MemoryListener shall hear of. Installs, once per process: an allocator that
 /// reports to the listener of the allocating thread; the shapes of the operations of training steps for which libtorch
 /// has them in Python only; autocast (autocast.h). Temporary memory within an operation, such as a
-/// library's work space, is not reported.
+/// library's work space, is not reported, except that of convolutions (onednn_scratch.h).
 void open_meta_device();
 
 }  // namespace trainopt

@@ -4,6 +4,7 @@
 #include "data/batch_source.h"
 #include "device/device.h"
 #include "device/meta_device.h"
+#include "device/onednn_scratch.h"
 #include "device/tensor.h"
 #include "train/micro_batches.h"
 #include "train/observe/observed_step.h"
@@ -78,6 +79,7 @@ class RehearsedStep {
 MemoryPeak rehearse(const Plan& plan) {
   open_meta_device();
   const BackendGuard settings(plan.backend);
+  const MetaStandsForCpu stands(plan.device.is_cpu());
   RehearsedStep step(plan);
   // The first step creates what later ones find: gradients that are kept, gathered parameters.
   const MemoryPeak first = step.run(1), second = step.run(2);

@@ -9,6 +9,7 @@
 #include "recipe/recipe_io.h"
 #include "support/catch.h"
 #include "support/plans.h"
+#include "support/programs.h"
 #include "support/temporary_folder.h"
 #include "support/turned_on.h"
 
@@ -55,6 +56,13 @@ void use_gpt2(Recipe& r) {
   r.data.dataset = DatasetKind::synthetic;
   r.data.transforms.clear();
 }
+/// Where a library's work space is larger than all else. A batch of one image, as that space is measured.
+void use_depthwise(Recipe& r) {
+  use_program(r, "depthwise");
+  use_images_of_16(r);
+  r.data.size = r.data.batch_size = 1;
+  r.optimizations.channels_last = true;
+}
 auto both(std::function<void(Recipe&)> first, std::function<void(Recipe&)> second) {
   return [=](Recipe& r) { first(r), second(r); };
 }
@@ -96,6 +104,8 @@ const std::vector<Case>& cases() {
       {"fused_kernels, amp", both(use_amp, [](Recipe& r) { r.optimizations.fused_kernels = true; })},
       {"winograd", both(use_cifar_stem, [](Recipe& r) { r.optimizations.winograd.on = true; })},
       {"channels_last", [](Recipe& r) { r.optimizations.channels_last = true; }},
+      {"convolutions of groups, channels_last", use_depthwise},
+      {"convolutions of groups, channels_last, amp", both(use_depthwise, use_amp)},
       {"set_to_none", [](Recipe& r) { r.optimizations.set_to_none = true; }},
       {"fused_optimizer, adam", both(use_adam, [](Recipe& r) { r.optimizations.fused_optimizer = true; })},
       {"fused_optimizer, amp", both(use_amp, [](Recipe& r) { r.optimizations.fused_optimizer = true; })},

@@ -274,6 +274,9 @@ def main():
     write("sides", Sides().train(), tokens)
     write("written", Written().train(), tokens)
     write("mixed", Mixed().train(), torch.randn(2, 3, 16, 16))
+    depthwise = [nn.Conv2d(3, 64, 3, stride=2, padding=1), nn.Conv2d(64, 64, 5, padding=2, groups=64)]
+    head = [nn.BatchNorm2d(64), nn.Hardswish(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, 10)]
+    write("depthwise", nn.Sequential(*depthwise, *head).train(), torch.randn(2, 3, 16, 16))
 
 
 if __name__ == "__main__":
