@@ -11,24 +11,6 @@
 namespace trainopt {
 namespace {
 
-/// Operations that pass values on, perhaps in another order or shape, without computing with them.
-bool moves_values(std::string_view name) {
-  static const std::set<std::string_view> all = {
-      "view",   "reshape", "flatten", "unflatten", "permute", "transpose",    "contiguous",      "expand",
-      "slice",  "select",  "squeeze", "unsqueeze", "roll",    "pad",          "chunk",           "split",
-      "unbind", "dropout", "t",       "clone",     "narrow",  "_unsafe_view", "constant_pad_nd", "dropout_"};
-  return all.contains(name);
-}
-/// Operations that autocast runs in 16 bits, whatever the type of their inputs.
-bool is_product(std::string_view target) {
-  static const std::set<std::string_view> all = {
-      "conv1d", "conv2d", "conv3d", "matmul",  "mm",
-      "bmm",    "addmm",  "linear", "baddbmm", "scaled_dot_product_attention"};
-  return target.starts_with("layer.") ? target == kLinearLayer || target == kLinearGeluLayer ||
-                                            target == kAttentionLayer || target == kConvolutionLayer
-                                      : all.contains(aten_name(std::string(target)));
-}
-
 class Finder : LayerView {
  public:
   using LayerView::LayerView;
@@ -119,19 +101,6 @@ class Finder : LayerView {
     put(at, kLinearGeluLayer, std::move(inputs), {one_output(node)});
     nodes()[*before].reset();
     return "";
-  }
-
-  /// Whether all that uses a value computes in 16 bits under autocast, so that its own type there does not matter.
-  bool is_cast(int64_t value) const {
-    const std::vector<size_t>& all_users = users(value);
-    return !all_users.empty() && std::ranges::all_of(all_users, [&](size_t user) {
-      if (user == kNoNode || !nodes()[user] || !is_usual(*nodes()[user])) return false;
-      if (is_product(nodes()[user]->target)) return true;
-      if (!moves_values(aten_name(nodes()[user]->target))) return false;
-      bool all = true;
-      for_each_output(*nodes()[user], [&](int64_t moved) { all = all && is_cast(moved); });
-      return all;
-    });
   }
 
   std::string layer_norm(size_t at) {

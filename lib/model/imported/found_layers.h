@@ -16,7 +16,7 @@ namespace trainopt {
 inline constexpr std::string_view kConvolutionLayer = "layer.convolution",  // input, weight, bias if it has one,
                                                                             // stride, padding, groups
     kLinearLayer = "layer.linear",           // input, weight, bias if it has one; transposed: the weight is in × out
-    kLinearGeluLayer = "layer.linear_gelu",  // as linear, approximate; written
+    kLinearGeluLayer = "layer.linear_gelu",  // as linear, approximate; written with is_cast
     kHeadLayer = "layer.head",               // as linear; pools and flattens first
     kAttentionLayer = "layer.attention",     // query, key, value, is_causal, dropout_p; written
     kLayerNormLayer = "layer.layer_norm",    // input, weight, bias, eps, is_cast

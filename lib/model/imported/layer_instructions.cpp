@@ -114,13 +114,18 @@ Run linear(const LayerInputs& inputs, const InstructionSite& site, const Linear&
   };
 }
 
+/// Outside of autocast, or if nothing depends on the type of the result there, a slot may choose it.
+bool may_choose_type(const at::Tensor& input, bool is_cast) { return is_cast || !autocast_type(input.device().type()); }
+
 Run linear_gelu(const LayerInputs& inputs, const InstructionSite& site, const Linear& layer, size_t output,
                 const Run& as_written) {
   const GeluForm form = inputs.constant<std::string>("approximate") == "tanh" ? GeluForm::tanh : GeluForm::exact;
-  return [=, input = Source(inputs, "input", site), operations = site.operations](ProgramValues& values,
-                                                                                  const ForwardContext& context) {
-    if (as_written && operations->gelu->keeps_written_gelu()) return as_written(values, context);
-    values[output] = operations->gelu->linear_gelu(input.get(values), layer, form);
+  return [=, input = Source(inputs, "input", site), is_cast = inputs.flag("is_cast"), operations = site.operations](
+             ProgramValues& values, const ForwardContext& context) {
+    const at::Tensor x = input.get(values);
+    const bool keeps = operations->gelu->keeps_written_gelu() || !may_choose_type(x, is_cast);
+    if (as_written && keeps) return as_written(values, context);
+    values[output] = operations->gelu->linear_gelu(x, layer, form);
   };
 }
 
@@ -137,7 +142,12 @@ Run attention(const LayerInputs& inputs, const InstructionSite& site, size_t out
           value = Source(inputs, "value", site), transposed = inputs.flag("key_is_transposed"),
           operations = site.operations](ProgramValues& values, const ForwardContext& context) {
     if (as_written && operations->attention->keeps_written_attention()) return as_written(values, context);
-    const auto by_head = [](const at::Tensor& tensor) { return tensor.stride(-1) == 1 ? tensor : tensor.contiguous(); };
+    // As autocast casts what libtorch's attention takes.
+    const auto type = autocast_type(query.get(values).device().type());
+    const auto by_head = [&](const at::Tensor& given_tensor) {
+      const at::Tensor tensor = type ? given_tensor.to(*type) : given_tensor;
+      return tensor.stride(-1) == 1 ? tensor : tensor.contiguous();
+    };
     const auto of_keys = [&] {
       const at::Tensor tensor = key.get(values);
       return transposed ? tensor.transpose(-2, -1) : tensor;
@@ -148,9 +158,6 @@ Run attention(const LayerInputs& inputs, const InstructionSite& site, size_t out
                            : PlainAttentionOperations().attention(q, k, v, options, context);
   };
 }
-
-/// Outside of autocast, or if nothing depends on the type of the result there, a slot may choose it.
-bool may_choose_type(const at::Tensor& input, bool is_cast) { return is_cast || !autocast_type(input.device().type()); }
 
 LayerNorm layer_norm_of(const LayerInputs& inputs) {
   LayerNorm norm;

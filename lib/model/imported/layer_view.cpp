@@ -1,11 +1,33 @@
 #include "model/imported/layer_view.h"
 
+#include "model/imported/found_layers.h"
 #include "model/imported/instruction.h"
 
 #include <algorithm>
 #include <set>
 
 namespace trainopt {
+namespace {
+
+/// Operations that pass values on, perhaps in another order or shape, without computing with them.
+bool moves_values(std::string_view name) {
+  static const std::set<std::string_view> all = {
+      "view",   "reshape", "flatten", "unflatten", "permute", "transpose",    "contiguous",      "expand",
+      "slice",  "select",  "squeeze", "unsqueeze", "roll",    "pad",          "chunk",           "split",
+      "unbind", "dropout", "t",       "clone",     "narrow",  "_unsafe_view", "constant_pad_nd", "dropout_"};
+  return all.contains(name);
+}
+/// Operations that autocast runs in 16 bits, whatever the type of their inputs.
+bool is_product(std::string_view target) {
+  static const std::set<std::string_view> all = {
+      "conv1d", "conv2d", "conv3d", "matmul",  "mm",
+      "bmm",    "addmm",  "linear", "baddbmm", "scaled_dot_product_attention"};
+  return target.starts_with("layer.") ? target == kLinearLayer || target == kLinearGeluLayer ||
+                                            target == kAttentionLayer || target == kConvolutionLayer
+                                      : all.contains(aten_name(std::string(target)));
+}
+
+}  // namespace
 
 LayerView::LayerView(ProgramNodes& nodes, const LayerSearch& search) : nodes_(nodes), search_(search) {
   unit_of_.assign(nodes.size(), kNoNode);
@@ -98,6 +120,18 @@ size_t LayerView::next_of(const ProgramValue& value) const {
   std::set<size_t> all(users(value.index).begin(), users(value.index).end());
   all.erase(kNoNode);
   return all.size() == 1 && nodes_[*all.begin()] ? *all.begin() : kNoNode;
+}
+
+bool LayerView::is_cast(int64_t value) const {
+  const std::vector<size_t>& all_users = users(value);
+  return !all_users.empty() && std::ranges::all_of(all_users, [&](size_t user) {
+    if (user == kNoNode || !nodes_[user] || !is_usual(*nodes_[user])) return false;
+    if (is_product(nodes_[user]->target)) return true;
+    if (!moves_values(aten_name(nodes_[user]->target))) return false;
+    bool all = true;
+    for_each_output(*nodes_[user], [&](int64_t moved) { all = all && is_cast(moved); });
+    return all;
+  });
 }
 
 }  // namespace trainopt

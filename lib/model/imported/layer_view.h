@@ -69,6 +69,8 @@ class LayerView {
   bool is_used_beside(const ProgramValue& value, size_t of) const;
   /// Whether a node between these two, both left out, changes a value.
   bool is_written_between(const ProgramValue& value, size_t first, size_t last) const;
+  /// Whether all that uses a value computes in 16 bits under autocast, so that its own type there does not matter.
+  bool is_cast(int64_t value) const;
   bool is(size_t at, std::string_view name, std::string_view in_place = "") const;
   /// Whether it runs with gradients and autocast like the step around it.
   static bool is_usual(const ProgramNode& node) { return !node.no_gradients && !node.no_autocast && !node.keeps_type; }

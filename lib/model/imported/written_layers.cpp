@@ -336,6 +336,7 @@ std::string written_gelu(LayerView& view, size_t at) {
       return "others use what is computed within them";
     Inputs inputs = view.nodes()[*before]->inputs;
     inputs.push_back(given("approximate", form));
+    inputs.push_back(given("is_cast", view.is_cast(first_output(*view.nodes()[last]).index)));
     std::set<size_t> nodes = written.nodes;
     nodes.insert(*before);
     add_written(view, nodes, inputs);
