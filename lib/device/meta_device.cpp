@@ -1,19 +1,22 @@
 #include "device/meta_device.h"
 
 #include "device/autocast.h"
-#include "device/onednn_scratch.h"
 #include "device/tensor.h"
 
 #include <ATen/ExpandUtils.h>
 #include <ATen/ops/_amp_foreach_non_finite_check_and_unscale_ops.h>
 #include <c10/core/Allocator.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
+#include <c10/util/ThreadLocalDebugInfo.h>
 #include <torch/library.h>
 
 #include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
 #include <optional>
 #include <tuple>
 #include <vector>
@@ -76,12 +79,84 @@ at::Tensor convolution(const at::Tensor& input, const at::Tensor& weight, const 
   return at::empty({input.size(0), weight.size(0), extent(0), extent(1)}, input.options().memory_format(format));
 }
 
+// The memory that oneDNN takes on a CPU while it computes the gradients of convolutions of groups in NHWC: it pads each
+// group to blocks of channels, up to 256 times the weight's size. How much depends on the CPU and on oneDNN's version,
+// so it is measured, on one image.
+
+std::atomic<bool> stands_for_cpu{false};
+
+/// The most bytes that this thread's allocations on the CPU have had at once, hidden from other listeners.
+class PeakOfThread : public c10::MemoryReportingInfoBase {
+ public:
+  void reportMemoryUsage(void*, int64_t bytes, size_t, size_t, c10::Device) override {
+    live_ += bytes;
+    peak_ = std::max(peak_, live_);
+  }
+  bool memoryProfilingEnabled() const override { return true; }
+  int64_t peak() const { return peak_; }
+
+ private:
+  int64_t live_ = 0, peak_ = 0;
+};
+
+at::Tensor zeros_like(const at::Tensor& like, at::IntArrayRef sizes) {
+  const auto options = at::TensorOptions(like.scalar_type()).memory_format(like.suggest_memory_format());
+  return at::empty(sizes, options).zero_();
+}
+
+at::Tensor of_one_image(const at::Tensor& like) {
+  std::vector<int64_t> sizes = like.sizes().vec();
+  sizes[0] = 1;
+  return zeros_like(like, sizes);
+}
+
+/// A convolution's backward pass. The tensors are on the meta device.
+struct ConvolutionGradients {
+  const at::Tensor &gradient, &input, &weight;
+  at::IntArrayRef stride, padding, dilation;
+  int64_t groups;
+  std::array<bool, 3> wanted;  ///< the gradients of input, weight and bias
+};
+
+int64_t measured_scratch(const ConvolutionGradients& c) {
+  const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
+  const at::NoGradGuard no_gradients;
+  const at::Tensor gradient = of_one_image(c.gradient), input = of_one_image(c.input),
+                   weight = zeros_like(c.weight, c.weight.sizes());
+  const auto peak = std::make_shared<PeakOfThread>();
+  int64_t results = 0;
+  {
+    const c10::DebugInfoGuard listening(c10::DebugInfoKind::PROFILER_STATE, peak);
+    const std::vector<int64_t> bias{weight.size(0)};
+    const auto [of_input, of_weight, of_bias] =
+        at::convolution_backward(gradient, input, weight, at::OptionalIntArrayRef(bias), c.stride, c.padding,
+                                 c.dilation, /*transposed=*/false, {0, 0}, c.groups, c.wanted);
+    for (const at::Tensor& result : {of_input, of_weight, of_bias})
+      if (result.defined()) results += static_cast<int64_t>(result.nbytes());
+  }
+  return std::max<int64_t>(peak->peak() - results, 0);
+}
+
+/// Bytes beside those of the results, for as long as it takes. Each kind of convolution is computed once.
+int64_t onednn_scratch_bytes(const ConvolutionGradients& c) {
+  static std::mutex mutex;
+  static std::map<std::vector<int64_t>, int64_t> known;
+  std::vector<int64_t> key{static_cast<int64_t>(c.input.scalar_type()), c.groups};
+  for (const at::IntArrayRef part : {c.input.sizes().slice(1), c.weight.sizes(), c.stride, c.padding, c.dilation})
+    key.insert(key.end(), part.begin(), part.end());
+  for (const bool wanted : c.wanted) key.push_back(wanted);
+  const std::lock_guard lock(mutex);
+  const auto found = known.find(key);
+  if (found != known.end()) return found->second;
+  return known[key] = measured_scratch(c);
+}
+
 /// Libraries compute the gradient of a weight in a layout of their own (oneDNN) or with work space (cuDNN): one more
 /// copy of it for as long as that takes.
 ThreeTensors convolution_backward(const at::Tensor& gradient, const at::Tensor& input, const at::Tensor& weight,
                                   at::IntArrayRef stride, at::IntArrayRef padding, at::IntArrayRef dilation, bool,
                                   at::IntArrayRef, int64_t groups, std::array<bool, 3> wanted) {
-  const bool is_measured = groups > 1 && MetaStandsForCpu::now() && (is_nhwc(input) || is_nhwc(weight));
+  const bool is_measured = groups > 1 && stands_for_cpu.load() && (is_nhwc(input) || is_nhwc(weight));
   const at::Tensor in_own_layout =
       is_measured
           ? at::empty({onednn_scratch_bytes({gradient, input, weight, stride, padding, dilation, groups, wanted})},
@@ -310,5 +385,8 @@ void open_meta_device() {
   }();
   static_cast<void>(opened);
 }
+
+MetaStandsForCpu::MetaStandsForCpu(bool stands) : before_(stands_for_cpu.exchange(stands)) {}
+MetaStandsForCpu::~MetaStandsForCpu() { stands_for_cpu = before_; }
 
 }  // namespace trainopt

@@ -35,6 +35,7 @@ struct LayerCounts {
   int64_t other_batch_norms = 0;  ///< batch-norms of a program that no slot computes
   int64_t layer_norms = 0, gelus = 0, attentions = 0;
   int64_t written_attentions = 0;   ///< those among them that a program has written out
+  int64_t replaced_if_asked = 0;    ///< these, and libtorch's with a mask: a named implementation replaces them
   std::vector<LinearSize> linears;  ///< without a language model's last layer, whose weight is its embedding's
   bool attention_drops = false;     ///< training drops weights of a program's attention
   bool draws = false;               ///< training draws random numbers: dropout, stochastic depth

@@ -17,6 +17,10 @@ namespace trainopt {
 // RECORD_FUNCTION label of attention with dropout, which no function of libtorch computes from the trainer's generator.
 inline constexpr const char* kDroppedAttentionLabel = "trainopt::attention_with_dropout";
 
+// RECORD_FUNCTION labels of layers of a program that run as it has written them out.
+inline constexpr const char *kWrittenAttentionLabel = "trainopt::written_attention",
+                            *kWrittenGeluLabel = "trainopt::written_gelu";
+
 struct AttentionOptions {
   bool causal = false;  ///< a token attends to itself and to earlier ones only
   double dropout = 0;   ///< dropout rate of the softmax's results, in training

@@ -23,7 +23,7 @@ struct PassedValue {
 };
 
 /// `unit`: the place is before it. `input`: the sizes of the model's input. Throws UserError that names the two units
-/// if a value's sizes do not follow from those of the input, or if it is another number.
+/// if a value's sizes do not follow from those of the input, or if it is a number that does not follow from them.
 using PassedValues = std::function<std::vector<PassedValue>(size_t unit, at::IntArrayRef input, bool training)>;
 
 }  // namespace trainopt

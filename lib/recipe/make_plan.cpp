@@ -98,20 +98,24 @@ auto call_with(const AutoNumber& number, Call call, First&... first) {
 /// What decides whether an option that is not given is on.
 struct ModelFacts {
   int64_t replicas = 1;  ///< ranks that share the data
-  bool attends = false;  ///< the model has an attention that an implementation may be chosen for
+  bool has_attention = false;
+  bool attends = false;  ///< some of it is chosen by `auto`: all but what a program writes out and nothing replaces
   bool drops = false;    ///< its attention drops weights, which only the plain implementation does
 };
 
 /// Those that a recipe alone tells; what a program has is not known.
 ModelFacts facts_of(const Recipe& recipe) {
   const ModelTraits& model = traits_of(recipe.model.name);
-  return {.attends = model.transformer.has_value(), .drops = model.text && recipe.model.dropout > 0};
+  const bool has_attention = model.transformer.has_value();
+  return {.has_attention = has_attention, .attends = has_attention, .drops = model.text && recipe.model.dropout > 0};
 }
 ModelFacts facts_of(const Recipe& recipe, const Plan& plan) {
   ModelFacts facts = facts_of(recipe);
   facts.replicas = plan.stages.replica.ranks;
   const LayerCounts& layers = plan.model.layers;
-  facts.attends = layers.attentions > layers.written_attentions;
+  const bool are_fused = recipe.optimizations.fused_kernels && plan.device.is_cpu();
+  facts.has_attention = layers.attentions > 0;
+  facts.attends = are_fused ? facts.has_attention : layers.attentions > layers.written_attentions;
   facts.drops |= layers.attention_drops;
   return facts;
 }
@@ -132,9 +136,11 @@ void for_each_optimization(const Recipe& recipe, const ModelFacts& facts, Pass p
   const Word strategy{several, word_of(parallel.sharding_strategy), "zero1"};
   // Every model with attention has one of its implementations; math is the plain one, and the only one with dropout.
   const bool attends = facts.attends, chooses = o.attention == AttentionKernel::automatic, drops = facts.drops;
-  const auto implementation = o.attention == AttentionKernel::math ? AttentionKernel::automatic : o.attention;
-  const Word attention{chooses ? attends && !drops : !(attends && o.attention == AttentionKernel::math),
-                       word_of(o.attention), attends ? "auto" : "flash"};
+  const bool is_math = facts.has_attention && o.attention == AttentionKernel::math;
+  const bool is_on_here = chooses ? attends && !drops : !is_math;
+  const auto turned_on = attends ? AttentionKernel::automatic : AttentionKernel::flash;
+  const auto implementation = is_on_here ? o.attention : turned_on;
+  const Word attention{is_on_here, word_of(o.attention), word_of(turned_on)};
   // clang-format off
   // The loader's own keys
   pass(device_cache::kInfo,         cache, device_cache::apply);

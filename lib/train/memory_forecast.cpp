@@ -4,7 +4,6 @@
 #include "data/batch_source.h"
 #include "device/device.h"
 #include "device/meta_device.h"
-#include "device/onednn_scratch.h"
 #include "device/tensor.h"
 #include "train/micro_batches.h"
 #include "train/observe/observed_step.h"

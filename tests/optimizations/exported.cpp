@@ -233,13 +233,46 @@ TEST_CASE("stages and ranks compute a program as one rank does") {
       r.evaluation.every_n_steps = 2;
       r.evaluation.path = r.data.path;
     };
-    for (const int64_t stages : {2, 4})
-      check_losses(train_as(stages, with([&](Recipe& r) {
-                              sides(r);
-                              r.parallel.pipeline = {.stages = stages, .micro_batches = 2};
-                            })),
-                   train_as(1, with(sides)), rounded ? 0.01 : 1e-5);
+    const double tolerance = rounded ? 0.01 : 1e-5;
+    const Trained alone = train_as(1, with(sides));
+    for (const int64_t stages : {2, 4}) {
+      const Trained staged_run = train_as(stages, with([&](Recipe& r) {
+                                            sides(r);
+                                            r.parallel.pipeline = {.stages = stages, .micro_batches = 2};
+                                          }));
+      check_losses(staged_run, alone, tolerance);
+      REQUIRE_FALSE(alone.evaluations.empty());
+      REQUIRE(staged_run.evaluations.size() == alone.evaluations.size());
+      for (size_t i = 0; i < alone.evaluations.size(); ++i)
+        CHECK(staged_run.evaluations[i].loss == Approx(alone.evaluations[i].loss).epsilon(tolerance));
+    }
   }
+}
+
+TEST_CASE("a program's written attention runs as the recipe says") {
+  const auto receipt_of = [](const std::function<void(Recipe&)>& change, std::string_view name) {
+    const Trained trained = train_as(1, with([&](Recipe& r) {
+                                       use_written(r);
+                                       change(r);
+                                     }));
+    for (const SwitchReceipt& each : trained.receipts)
+      if (each.name == name) return each.receipt.observed + each.receipt.reason;
+    return std::string("not among the switches");
+  };
+  const auto fused = [](Recipe& r) { r.optimizations.fused_kernels = true; };
+  const auto as = [](AttentionKernel kernel) { return [kernel](Recipe& r) { r.optimizations.attention = kernel; }; };
+  using Catch::Matchers::Contains;
+  CHECK(receipt_of([](Recipe&) {}, "attention") == "not among the switches");
+  CHECK(receipt_of(as(AttentionKernel::math), "attention") == "not among the switches");
+  CHECK_THAT(receipt_of(as(AttentionKernel::flash), "attention"), Contains("2 attentions by flash"));
+  CHECK_THAT(receipt_of(fused, "attention"), Contains("2 attentions by fused_kernels"));
+  CHECK_THAT(receipt_of(fused, "fused_kernels"), Contains("2 of 2 GELUs fused"));
+  CHECK_THAT(outcome_of(with([&](Recipe& r) {
+                          use_written(r);
+                          r.optimizations.attention = AttentionKernel::flash;
+                        }),
+                        "attention"),
+             Contains("flash"));
 }
 
 TEST_CASE("hybrid sharding, averages, gradient checks and anomaly detection work on programs") {

@@ -91,7 +91,7 @@ constexpr const char* kPlainLinear = "torch.ops.aten.linear.default";
 class Importer {
  public:
   Importer(Builder& builder, const ModelConfig& config, const InputShape& input)
-      : builder_(builder), source_(config), input_(input), kinds_(kinds_of(source_)) {
+      : builder_(builder), source_(config), input_(input), keeps_state_(!config.weights), kinds_(kinds_of(source_)) {
     units_ = divide(source_.graph, source_.division, config.units);
     if (config.evaluation_path)
       open_other(config);
@@ -128,7 +128,7 @@ class Importer {
                        .names = source_.names,
                        .units = units,
                        .training = training,
-                       .constant = [this](int64_t value) { return source_.constant(value); }};
+                       .constant = [this](int64_t value) { return source_.constant(value, keeps_state_); }};
     if (const std::string tokens = source_.token_symbol(); !tokens.empty()) search.symbols[tokens] = input_.tokens;
     Found found = find_layers(nodes, search);
     // Without a target the last layer returns the logits, and no slot is asked.
@@ -178,6 +178,7 @@ class Importer {
       if (target == kAttentionLayer) {
         ++layers.attentions;
         if (is_written_out(*node)) ++layers.written_attentions;
+        if (constant_argument(*node, "written") != nullptr) ++layers.replaced_if_asked;
         layers.attention_drops |= std::get<double>(*constant_argument(*node, "dropout_p")) > 0;
       }
       if (target == kLinearGeluLayer) ++layers.gelus;
@@ -192,7 +193,7 @@ class Importer {
     layers.found = found_text(found_);
   }
 
-  /// "20 of 20 convolutions, 12 of 15 attentions (3 not, because their scale is another)".
+  /// "20 of 20 convolutions, 12 of 15 attentions (3 not: their scale is not 1/√(head width))".
   static std::string found_text(const Found& found) {
     std::vector<std::string> kinds;
     for (const auto& [kind, layers] : found) {
@@ -201,7 +202,7 @@ class Importer {
       std::string others;
       for (const auto& [why, count] : layers.left) {
         all += count;
-        others += fmt::format("{}{} not, because {}", others.empty() ? "" : "; ", count, why);
+        others += fmt::format("{}{} not: {}", others.empty() ? "" : "; ", count, why);
       }
       kinds.push_back(
           fmt::format("{} of {} {}{}", layers.found, all, kind, others.empty() ? "" : fmt::format(" ({})", others)));
@@ -420,6 +421,7 @@ class Importer {
   Builder& builder_;
   ProgramSource source_;
   InputShape input_;
+  bool keeps_state_;  ///< no file replaces what the archive holds
   std::map<std::string, ParameterKind> kinds_;
   std::set<int64_t> cast_;              ///< parameters that autocast casts, in found layers
   std::optional<ProgramSource> other_;  ///< the program of model.evaluation_path

@@ -6,6 +6,8 @@
 #include "model/imported/instruction.h"
 #include "model/operations.h"
 
+#include <ATen/record_function.h>
+
 #include <array>
 
 namespace trainopt {
@@ -124,7 +126,10 @@ Run linear_gelu(const LayerInputs& inputs, const InstructionSite& site, const Li
              ProgramValues& values, const ForwardContext& context) {
     const at::Tensor x = input.get(values);
     const bool keeps = operations->gelu->keeps_written_gelu() || !may_choose_type(x, is_cast);
-    if (as_written && keeps) return as_written(values, context);
+    if (as_written && keeps) {
+      RECORD_FUNCTION(kWrittenGeluLabel, std::vector<c10::IValue>());
+      return as_written(values, context);
+    }
     values[output] = operations->gelu->linear_gelu(x, layer, form);
   };
 }
@@ -140,8 +145,13 @@ Run attention(const LayerInputs& inputs, const InstructionSite& site, size_t out
   const AttentionOptions options{.causal = inputs.flag("is_causal"), .dropout = inputs.constant<double>("dropout_p")};
   return [=, query = Source(inputs, "query", site), key = Source(inputs, "key", site),
           value = Source(inputs, "value", site), transposed = inputs.flag("key_is_transposed"),
+          is_libtorchs = inputs.flag("is_libtorchs"),
           operations = site.operations](ProgramValues& values, const ForwardContext& context) {
-    if (as_written && operations->attention->keeps_written_attention()) return as_written(values, context);
+    if (as_written && operations->attention->keeps_written_attention()) {
+      if (is_libtorchs) return as_written(values, context);
+      RECORD_FUNCTION(kWrittenAttentionLabel, std::vector<c10::IValue>());
+      return as_written(values, context);
+    }
     // As autocast casts what libtorch's attention takes.
     const auto type = autocast_type(query.get(values).device().type());
     const auto by_head = [&](const at::Tensor& given_tensor) {

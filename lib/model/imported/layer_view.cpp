@@ -49,6 +49,7 @@ void LayerView::index() {
 }
 
 const ProgramTensor* LayerView::tensor_of(int64_t value) const {
+  if (value < 0) return nullptr;  // an output that is not used
   const auto& tensor = search_.graph.values[static_cast<size_t>(value)].tensor;
   return tensor ? &*tensor : nullptr;
 }

@@ -7,6 +7,8 @@
 #include <ATen/ops/triu.h>
 
 #include <algorithm>
+#include <cmath>
+#include <map>
 #include <set>
 
 namespace trainopt {
@@ -14,16 +16,54 @@ namespace {
 
 constexpr int64_t kMostValues = int64_t{1} << 26;  ///< the largest tensor that is computed while planning
 constexpr int64_t kMostInAll = int64_t{1} << 29;   ///< the values of all tensors that are computed for a mask
-constexpr double kHides = -1e30;                   ///< an added number below it makes a weight 0
+constexpr double kHides = -1e9;                    ///< an added number as low makes a weight 0
 
+/// What may compute a mask. No other operation is run while planning: its result could be of any size.
+enum class MaskOperation {
+  none,
+  creates,     ///< a tensor of sizes that it is given as numbers
+  by_element,  ///< an operation by element of tensors that are broadcast
+  renames,     ///< its input's values, perhaps repeated or in part
+};
+MaskOperation mask_operation(std::string_view name) {
+  using enum MaskOperation;
+  static const std::map<std::string_view, MaskOperation> all = {
+      {"arange", creates},         {"full", creates},
+      {"ones", creates},           {"zeros", creates},
+      {"scalar_tensor", creates},  {"new_ones", creates},
+      {"new_zeros", creates},      {"new_full", creates},
+      {"ones_like", by_element},   {"zeros_like", by_element},
+      {"full_like", by_element},   {"eq", by_element},
+      {"ne", by_element},          {"lt", by_element},
+      {"le", by_element},          {"gt", by_element},
+      {"ge", by_element},          {"logical_not", by_element},
+      {"logical_and", by_element}, {"logical_or", by_element},
+      {"bitwise_not", by_element}, {"bitwise_and", by_element},
+      {"bitwise_or", by_element},  {"__and__", by_element},
+      {"__or__", by_element},      {"where", by_element},
+      {"masked_fill", by_element}, {"masked_fill_", by_element},
+      {"tril", by_element},        {"triu", by_element},
+      {"tril_", by_element},       {"triu_", by_element},
+      {"add", by_element},         {"sub", by_element},
+      {"rsub", by_element},        {"mul", by_element},
+      {"mul_", by_element},        {"add_", by_element},
+      {"neg", by_element},         {"fill_", by_element},
+      {"copy_", by_element},       {"to", by_element},
+      {"_to_copy", by_element},    {"clone", by_element},
+      {"contiguous", by_element},  {"lift_fresh_copy", by_element},
+      {"detach", renames},         {"detach_", renames},
+      {"alias", renames},          {"expand", renames},
+      {"view", renames},           {"reshape", renames},
+      {"_unsafe_view", renames},   {"unsqueeze", renames},
+      {"squeeze", renames},        {"slice", renames},
+      {"select", renames},         {"transpose", renames},
+      {"permute", renames},        {"t", renames}};
+  const auto found = all.find(name);
+  return found == all.end() ? none : found->second;
+}
 /// Operations whose results repeat or rename values, whatever the size of the batch.
 bool repeats_values(std::string_view name) {
   static const std::set<std::string_view> all = {"expand", "view", "reshape", "_unsafe_view"};
-  return all.contains(name);
-}
-/// Operations that allocate nothing, though their numbers may be large.
-bool is_view(std::string_view name) {
-  static const std::set<std::string_view> all = {"slice", "select", "expand", "view", "transpose", "unsqueeze"};
   return all.contains(name);
 }
 
@@ -41,13 +81,11 @@ class ConstantValue {
     try {
       for (const size_t at : nodes_)
         if (!run(*view_.nodes()[at], site, values)) return {};
-    } catch (const UserError&) {
-      return {};
-    } catch (const c10::Error&) {
+    } catch (const std::exception&) {  // named recovery: an archive may hold anything, and the mask is then not known
       return {};
     }
-    const c10::IValue& result = site.tensors.contains(value) ? site.tensors.at(value) : values[index(value)];
-    return result.isTensor() ? result.toTensor() : at::Tensor();
+    const c10::IValue& result = values[index(value)];
+    return result.isTensor() ? result.toTensor() : view_.search().constant(value);
   }
 
  private:
@@ -73,7 +111,9 @@ class ConstantValue {
   /// False: the node needs what is not constant.
   bool run(const ProgramNode& node, InstructionSite& site, ProgramValues& values) {
     if (reads_a_size(node)) return read_size(node, values);
-    if (draws(node)) return false;
+    const bool is_number = view_.tensor_of(first_output(node).index) == nullptr && first_output(node).index >= 0;
+    if (!is_number && mask_operation(aten_name(node.target)) == MaskOperation::none) return false;
+    if (is_number && !node.target.starts_with("_operator.") && !node.target.starts_with("torch.sym_")) return false;
     bool known = true, follows_batch = false;
     for_each_input(node, [&](int64_t used) {
       follows_batch |= of_batch_.contains(used);
@@ -82,8 +122,7 @@ class ConstantValue {
       known = known && constant.defined();
       if (constant.defined()) site.tensors[used] = constant;
     });
-    for_each_output(node, [&](int64_t made) { known = known && is_small(made); });
-    if (!known || !has_small_numbers(node, values) || (follows_batch && !may_follow_batch(node))) return false;
+    if (!known || !has_small_result(node, site, values) || (follows_batch && !may_follow_batch(node))) return false;
     if (follows_batch && view_.tensor_of(first_output(node).index) == nullptr)
       for_each_output(node, [&](int64_t made) { of_batch_.insert(made); });
     make_instruction(node, view_.search().graph, site).run(values, {});
@@ -98,30 +137,39 @@ class ConstantValue {
     return repeats_values(aten_name(node.target)) || view_.tensor_of(first_output(node).index) == nullptr;
   }
 
-  /// Whether no tensor of the sizes that a node is given is too large, whatever the graph says of its result.
-  static bool has_small_numbers(const ProgramNode& node, const ProgramValues& values) {
-    if (is_view(aten_name(node.target))) return true;
-    int64_t product = 1;
-    for (const auto& input : node.inputs)
-      for (const ProgramItem& item : input.argument.items) {
-        const auto* value = std::get_if<ProgramValue>(&item);
-        const auto* constant = std::get_if<int64_t>(&item);
-        const bool computed = value != nullptr && values[index(value->index)].isInt();
-        const int64_t number = computed ? values[index(value->index)].toInt() : constant != nullptr ? *constant : 1;
-        if (number > 1 && (__builtin_mul_overflow(product, number, &product) || product > kMostValues)) return false;
-      }
-    return true;
+  static void broadcast(std::vector<int64_t>& sizes, at::IntArrayRef with) {
+    if (with.size() > sizes.size()) sizes.insert(sizes.begin(), with.size() - sizes.size(), 1);
+    for (size_t i = 0; i < with.size(); ++i) {
+      int64_t& size = sizes[sizes.size() - with.size() + i];
+      size = std::max(size, with[i]);
+    }
   }
 
-  bool is_small(int64_t value) const {
-    const ProgramTensor* tensor = view_.tensor_of(value);
-    int64_t count = 1;
-    if (tensor != nullptr)
-      for (const ProgramSize& size : tensor->sizes) {
-        const auto known = for_one_sample(size, view_.search().symbols);
-        if (!known || *known < 0 || __builtin_mul_overflow(count, *known, &count)) return false;
+  /// Judged by what the operation is given, whatever the graph says of its result.
+  static bool has_small_result(const ProgramNode& node, const InstructionSite& site, const ProgramValues& values) {
+    double numbers = 1;
+    std::vector<int64_t> sizes;  // the tensors' own, broadcast
+    const auto multiply = [&](double number) { numbers *= std::max(1.0, std::abs(number)); };
+    for (const auto& input : node.inputs) {
+      if (input.name == "fill_value" || input.name == "s") continue;  // what the tensor holds
+      for (const ProgramItem& item : input.argument.items) {
+        if (const auto* number = std::get_if<int64_t>(&item)) multiply(static_cast<double>(*number));
+        if (const auto* number = std::get_if<double>(&item)) multiply(*number);
+        const auto* value = std::get_if<ProgramValue>(&item);
+        if (value == nullptr) continue;
+        const c10::IValue& computed = values[index(value->index)];
+        const auto constant = site.tensors.find(value->index);
+        if (computed.isInt()) multiply(static_cast<double>(computed.toInt()));
+        if (computed.isTensor()) broadcast(sizes, computed.toTensor().sizes());
+        if (constant != site.tensors.end()) broadcast(sizes, constant->second.sizes());
       }
-    return count <= kMostValues;
+    }
+    double count = 1;
+    if (mask_operation(aten_name(node.target)) == MaskOperation::creates)
+      count = numbers;
+    else
+      for (const int64_t size : sizes) count *= static_cast<double>(std::max<int64_t>(size, 1));
+    return count <= static_cast<double>(kMostValues);
   }
 
   /// For a batch of one sample; a size that follows the batch is remembered.
@@ -157,7 +205,7 @@ Hidden hidden_by(const LayerView& view, const ProgramValue& mask, MaskForm form,
   at::Tensor hidden = ConstantValue(view, user).of(mask.index);
   if (!hidden.defined() || tokens < 1) return Hidden::unknown;
   if (form == MaskForm::added) {
-    const at::Tensor hides = hidden < kHides;
+    const at::Tensor hides = hidden <= kHides;
     if (!hidden.is_floating_point() || !(hides | (hidden == 0)).all().item<bool>()) return Hidden::others;
     hidden = hides;
   } else if (hidden.scalar_type() != at::kBool) {

@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 
 namespace trainopt {
 namespace {
@@ -16,6 +17,7 @@ namespace {
 struct Computed {
   std::vector<Instruction> instructions;
   std::map<int64_t, std::vector<ProgramSize>> tensors;  ///< those whose sizes they read
+  std::set<int64_t> values;                             ///< what they compute
 };
 
 /// One side value, whatever the batch.
@@ -65,6 +67,7 @@ class PassedForms {
  private:
   /// Adds what computes a number; false: it depends on more than sizes.
   bool add(Computed& computed, int64_t value) const {
+    if (!computed.values.insert(value).second) return true;
     const auto made = made_by_.find(value);
     if (made == made_by_.end()) return false;
     const ProgramNode& node = *made->second;

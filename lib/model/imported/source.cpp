@@ -84,10 +84,17 @@ const ProgramTensor& ProgramSource::tensor_of(const ProgramValue& value) const {
   return *tensor;
 }
 
-at::Tensor ProgramSource::constant(int64_t value) const {
-  const auto name = names.find(value);
-  if (name == names.end() || is_trained(value) || changed.contains(value)) return {};
-  return read_tensor(program.archive(), program.stored(name->second));
+at::Tensor ProgramSource::constant(int64_t value, bool keeps_state) const {
+  if (is_trained(value) || changed.contains(value)) return {};
+  for (size_t i = 0; i < graph.inputs.size(); ++i) {
+    if (graph.inputs[i].index != value) continue;
+    const ProgramInput& input = program.inputs()[i];
+    const bool is_state =
+        input.kind == ProgramInput::Kind::parameter || (input.kind == ProgramInput::Kind::buffer && input.persistent);
+    if (input.kind == ProgramInput::Kind::user || (is_state && !keeps_state)) return {};
+    return read_tensor(program.archive(), program.stored(input.name));
+  }
+  return {};
 }
 
 std::string ProgramSource::token_symbol() const {

@@ -25,8 +25,9 @@ struct ProgramSource {
   bool is_trained(int64_t value) const { return division.trained.contains(value); }
   /// Whether the node changes a buffer that it also reads: not batch-norm's statistics, nor its count of batches.
   bool changes_what_it_reads(const ProgramNode& node) const;
-  /// A buffer or constant that no operation changes, in the CPU's memory; undefined: another value.
-  at::Tensor constant(int64_t value) const;
+  /// A given tensor that nothing changes while training, in the CPU's memory; undefined: another value. `keeps_state`:
+  /// buffers and frozen parameters have the archive's values, not those of another file.
+  at::Tensor constant(int64_t value, bool keeps_state = true) const;
   /// The sizes and type of a value that must be a tensor.
   const ProgramTensor& tensor_of(const ProgramValue& value) const;
   /// The symbol of the tokens of a text, if their number is free; empty otherwise.

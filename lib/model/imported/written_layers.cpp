@@ -106,12 +106,11 @@ std::string gelu_form(const LayerView& view, const ByElement& written) {
   const at::NoGradGuard no_gradients;
   try {
     for (const size_t at : written.nodes) make_instruction(*view.nodes()[at], graph, site).run(values, {});
-  } catch (const UserError&) {
-    return {};
-  } catch (const c10::Error&) {
+  } catch (const std::exception&) {  // named recovery: an archive may hold anything, and this is then no GELU
     return {};
   }
   const int64_t last = first_output(*view.nodes()[*written.nodes.rbegin()]).index;
+  if (last < 0) return {};
   const at::Tensor y = values[static_cast<size_t>(last)].toTensor();
   for (const char* form : {"none", "tanh"})
     if ((y - at::gelu(x, form)).abs().max().item<double>() < kSame) return form;
@@ -170,17 +169,21 @@ class WrittenAttention {
   WrittenAttention(LayerView& view, size_t softmax) : view_(view), softmax_(softmax), nodes_{softmax} {}
 
   std::string put() {
-    if (!find_scores() || !find_values()) return std::string(kOtherLayer);
+    if (!find_values()) return std::string(kOtherLayer);
+    if (!find_scores())
+      return follows_product() ? "they scale or mask their scores in another way" : std::string(kOtherLayer);
     if (!are_alike(view_, found_)) return "their queries, keys and values differ in shape";
     take_scaled_query();
-    if (!is_scale(view_, found_.query, scale_)) return "their scale is another";
+    if (!is_scale(view_, found_.query, scale_)) return "their scale is not 1/√(head width)";
     if (mask_)
       if (std::string why = apply_mask(view_, *mask_, form_, mask_user_, found_); !why.empty()) return why;
     const size_t last = *nodes_.rbegin(), first = *nodes_.begin();
-    for (const ProgramValue& value : {found_.query, found_.key, found_.value})
-      if (view_.is_written_between(value, first, last)) return "their queries, keys or values are changed meanwhile";
+    if (!view_.same_sizes(first_output(node(last)).index, found_.query.index)) return "their mask adds dimensions";
     Inputs inputs = inputs_of(found_);
     add_written(view_, nodes_, inputs);
+    for (const auto& input : inputs)
+      if (const auto* taken = std::get_if<ProgramValue>(&input.argument.items.front()))
+        if (view_.is_written_between(*taken, first, last)) return "what they compute with is changed meanwhile";
     put_for(view_, nodes_, kAttentionLayer, std::move(inputs));
     return "";
   }
@@ -191,6 +194,9 @@ class WrittenAttention {
     const auto dimension = same_number(node(softmax_), "dim", 0);
     return dimension == -1 || dimension == 3;
   }
+  bool scales(size_t at) const {
+    return view_.is(at, "mul") || (view_.is(at, "div") && is_none(node(at), "rounding_mode"));
+  }
   /// Whether a node returns what it is given, in the type that it has.
   bool passes_on(size_t at) const {
     const auto input = value_argument(node(at), "self");
@@ -198,6 +204,20 @@ class WrittenAttention {
            input && view_.tensor_of(input->index) != nullptr &&
            view_.tensor_of(first_output(node(at)).index) != nullptr &&
            view_.tensor_of(input->index)->type == view_.tensor_of(first_output(node(at)).index)->type;
+  }
+
+  /// Whether a product is within a few operations before the softmax.
+  bool follows_product() const {
+    ProgramValue value = *value_argument(node(softmax_), "self");
+    for (int step = 0; step < 6; ++step) {
+      const auto made = view_.maker(value, softmax_);
+      if (!made) return false;
+      if (view_.is(*made, "matmul") || view_.is(*made, "bmm") || view_.is(*made, "baddbmm")) return true;
+      const auto self = value_argument(node(*made), "self");
+      if (!self) return false;
+      value = *self;
+    }
+    return false;
   }
 
   /// Goes from the softmax back to the product of queries and keys.
@@ -230,12 +250,12 @@ class WrittenAttention {
     const auto number = real_number(node(at), "other");
     if (!self) return {};
     if (passes_on(at)) return *self;
-    if (number && (view_.is(at, "mul") || view_.is(at, "div"))) {
+    if (number && scales(at)) {
       scale_ *= view_.is(at, "mul") ? *number : 1 / *number;
       return *self;
     }
     const auto value = real_number(node(at), "value");
-    const bool hides = value && *value < -1e30;
+    const bool hides = value && *value <= -1e9;
     const auto mask = value_argument(node(at), "mask");
     if (view_.is(at, "masked_fill") && hides && mask) return masked(at, *mask, MaskForm::hides, *self);
     if (view_.is(at, "add") && other && !mask_ && real_number(node(at), "alpha").value_or(1) == 1)
@@ -276,7 +296,7 @@ class WrittenAttention {
   /// If the queries were scaled before the product, takes them as they were.
   void take_scaled_query() {
     const auto made = view_.maker(found_.query, softmax_);
-    if (!made || !(view_.is(*made, "mul") || view_.is(*made, "div"))) return;
+    if (!made || !scales(*made)) return;
     const auto number = real_number(node(*made), "other");
     const auto query = value_argument(node(*made), "self");
     if (!number || !query || !view_.same_sizes(query->index, found_.query.index)) return;
@@ -357,7 +377,7 @@ std::string attention(LayerView& view, size_t at) {
   const auto scale = real_number(node, "scale"), rate = real_number(node, "dropout_p");
   if ((!scale && !is_none(node, "scale")) || (!rate && !is_none(node, "dropout_p")))
     return "their scale or dropout is computed";
-  if (scale && !is_scale(view, found.query, *scale)) return "their scale is another";
+  if (scale && !is_scale(view, found.query, *scale)) return "their scale is not 1/√(head width)";
   found.dropout = rate.value_or(0);
   const auto mask = value_argument(node, "attn_mask");
   if (!mask) {
@@ -367,9 +387,11 @@ std::string attention(LayerView& view, size_t at) {
   }
   const ProgramTensor* tensor = view.tensor_of(mask->index);
   const bool is_added = tensor != nullptr && tensor->type && is_floating(*tensor->type);
+  if (!view.same_sizes(first_output(node).index, found.query.index)) return "their mask adds dimensions";
   if (std::string why = apply_mask(view, *mask, is_added ? MaskForm::added : MaskForm::keeps, at, found); !why.empty())
     return why;
   Inputs inputs = inputs_of(found);
+  inputs.push_back(given("is_libtorchs", true));
   add_written(view, {at}, inputs);
   put_for(view, {at}, kAttentionLayer, std::move(inputs));
   return "";

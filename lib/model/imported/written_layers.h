@@ -17,7 +17,7 @@ inline constexpr std::string_view kOtherLayer = "other";
 
 /// addmm(bias, input, weight), such as Hugging Face's Conv1D, with what folds its input's dimensions.
 std::string linear_of_addmm(LayerView& view, size_t at);
-/// GELU of operations by element around tanh or erf, which is at `at`. They are told by what they compute.
+/// GELU of operations by element around tanh or erf, which is at `at`. They are recognised by what they compute.
 std::string written_gelu(LayerView& view, size_t at);
 /// scaled_dot_product_attention(query, key, value).
 std::string attention(LayerView& view, size_t at);

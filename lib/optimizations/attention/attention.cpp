@@ -22,6 +22,7 @@ constexpr Implementation kImplementations[] = {{"aten::_scaled_dot_product_flash
                                                {"aten::_scaled_dot_product_cudnn_attention", "cudnn"},
                                                {"aten::_scaled_dot_product_attention_math", "math"},
                                                {kDroppedAttentionLabel, "math"},
+                                               {kWrittenAttentionLabel, "math"},
                                                {kOwn, "fused_kernels"}};
 
 /// By implementation: the calls of a step's forward passes.
@@ -54,7 +55,7 @@ std::string why_not(const Plan& plan, AttentionKernel kernel) {
   if (layers.attentions == 0) return plan.model.has_no("attention");
   if (kernel == AttentionKernel::automatic && layers.attentions == layers.written_attentions &&
       plan.operations.attention.is_plain())
-    return "the program writes its attention out; flash or fused_kernels replaces it";
+    return "the program writes its attention out; attention: flash replaces it";
   const bool drops = plan.model.input.is_text() && plan.model.config.dropout > 0;
   if (drops || layers.attention_drops)
     return fmt::format(
@@ -100,7 +101,8 @@ Outcome apply(Plan& plan, AttentionKernel kernel) {
   const std::string reason = why_not(plan, kernel);
   plan.backend.attention = reason.empty() ? kernel : AttentionKernel::automatic;
   if (!reason.empty()) return Outcome::none(reason);
-  if (kernel != AttentionKernel::automatic && kernel != AttentionKernel::math && plan.model.layers.written_attentions)
+  if (kernel != AttentionKernel::automatic && kernel != AttentionKernel::math &&
+      plan.model.layers.replaced_if_asked > 0)
     plan.operations.attention.wrap("attention", "also where the program writes it out",
                                    [](const BuildContext&, std::unique_ptr<AttentionOperations> inner) {
                                      return std::make_unique<AskedForAttention>(std::move(inner));

@@ -66,7 +66,8 @@ Receipt receipt(std::span<const Fused> parts, const StepTrace& seen) {
   for (const auto& [what, plain_name, forward, backward] : parts) {
     const int64_t fused = seen.calls(forward);
     const int64_t plain = seen.calls([&](const TracedOperation& operation) {
-      return operation.name == plain_name && operation.grad_mode;  // excludes evaluation
+      const bool is_written = what == kGelus.what && operation.name == kWrittenGeluLabel;
+      return (operation.name == plain_name || is_written) && operation.grad_mode;  // excludes evaluation
     });
     if (fused + plain == 0) continue;  // this network has none
     receipt.observed += fmt::format("{}{} of {} {} fused, {} of their gradients", receipt.observed.empty() ? "" : "; ",

@@ -204,14 +204,13 @@ class FusedLinear : public LinearOperations {
     if (input.dim() < 2 || autocast_type(input.device().type()) || !onednn_is_faster(input, layer.weight, values))
       return inner_->linear(input, layer);
     RECORD_FUNCTION(kLinearLabel, std::vector<c10::IValue>());
-    const at::Tensor weight = layer.weight.contiguous();
-    std::vector<at::Tensor> inputs{input, weight};
+    std::vector<at::Tensor> inputs{input, layer.weight};
     if (layer.bias.defined()) inputs.push_back(layer.bias);
     return differentiable(
         inputs,
         [&](std::vector<at::Tensor>& saved) {
-          saved = {input, weight};
-          return onednn_linear(input, weight, layer.bias);
+          saved = {input, layer.weight};
+          return onednn_linear(input, layer.weight.contiguous(), layer.bias);
         },
         gradients);
   }

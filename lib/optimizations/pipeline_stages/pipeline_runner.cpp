@@ -144,7 +144,7 @@ std::vector<at::ScalarType> usual_types(const StageInput& input) {
 }
 
 /// A tensor of any type as its bytes: not every communicator knows truth values.
-at::Tensor as_bytes(const at::Tensor& tensor) { return tensor.detach().reshape({-1}).view(at::kByte); }
+at::Tensor as_bytes(const at::Tensor& tensor) { return tensor.detach().contiguous().view({-1}).view(at::kByte); }
 
 /// The tensors that have to be sent.
 std::vector<PassedValue> tensors_of(const std::vector<PassedValue>& values) {

@@ -29,7 +29,7 @@ struct StageOutput {
 /// float32.
 struct StageInput {
   std::vector<int64_t> sizes;            ///< the activation has these
-  std::vector<PassedValue> beside = {};  ///< only tensors that cannot be known otherwise
+  std::vector<PassedValue> beside = {};  ///< only tensors that must be sent
   bool has_gradient = true;
 };
 

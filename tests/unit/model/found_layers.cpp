@@ -190,7 +190,8 @@ TEST_CASE("a batch-norm whose count or statistics others use stays as it is") {
 }
 
 TEST_CASE("what is no layer of ours stays as it is, and why is known") {
-  CHECK_THAT(model_named("drop").layer_counts().found, Contains("1 of 1 linear layers"));
+  CHECK_THAT(model_named("net").layer_counts().found, Contains("3 of 3 convolutions"));
+  CHECK_THAT(model_named("depthwise", "layers").layer_counts().found, Contains("average pools (1 not: a unit ends"));
   ProgramSource source(program_named("text"));
   auto& attention = source.graph.nodes[node_at(source.graph, "torch.ops.aten.scaled_dot_product_attention.default")];
   std::erase_if(attention.inputs, [](const auto& input) { return input.name == "attn_mask"; });
