@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <limits>
 #include <map>
 #include <set>
 
@@ -54,6 +55,17 @@ NamedTensors load_tensors(const std::filesystem::path& path, const std::optional
   return tensors;
 }
 
+namespace {
+
+/// What hides scores of attention: a matrix of zeros and −∞, of both. Weights that diverge do not look like this.
+bool is_additive_mask(const at::Tensor& values) {
+  constexpr double kHidden = -std::numeric_limits<double>::infinity();
+  const at::Tensor shown = values == 0;
+  return values.dim() >= 2 && shown.any().item<bool>() && (shown | (values == kHidden)).all().item<bool>();
+}
+
+}  // namespace
+
 std::optional<std::string> first_not_finite(const NamedTensors& tensors) {
   constexpr uint32_t kExponent = 0x7F800000;  // all ones: infinite or not a number
   for (const auto& [name, tensor] : tensors) {
@@ -62,7 +74,7 @@ std::optional<std::string> first_not_finite(const NamedTensors& tensors) {
     const float* values = on_host.const_data_ptr<float>();
     bool bad = false;
     for (int64_t i = 0; i < on_host.numel(); ++i) bad |= (std::bit_cast<uint32_t>(values[i]) & kExponent) == kExponent;
-    if (bad) return name;
+    if (bad && !is_additive_mask(on_host)) return name;
   }
   return std::nullopt;
 }

@@ -17,7 +17,8 @@ using NamedTensors = std::vector<std::pair<std::string, at::Tensor>>;
 /// file's hash is not `xxh3`.
 NamedTensors load_tensors(const std::filesystem::path& path, const std::optional<uint64_t>& xxh3 = std::nullopt);
 
-/// The name of the first float32 or bfloat16 tensor that contains an infinity or NaN; null if none does.
+/// The name of the first float32 or bfloat16 tensor that contains an infinity or NaN; null if none does. A matrix of
+/// zeros and −∞, of both, is a mask and as it should be.
 std::optional<std::string> first_not_finite(const NamedTensors& tensors);
 
 /// Input for append_safetensors(): the tensors' bytes on the CPU, contiguous. They live as long as `storage`.

@@ -36,12 +36,23 @@ def test_show(trainopt):
 def test_train_and_plan(trainopt, tmp_path):
     recipe = trainopt.write("own.yaml", RECIPE)
     plan = trainopt("plan", recipe, "optimizations.winograd=true")
-    assert plan.code == 0 and "switches reach 2 of 2 batch-norms, 2 of 3 convolutions" in plan.out
+    assert plan.code == 0 and "switches reach 2 of 2 batch-norms, 3 of 3 convolutions" in plan.out
     done = trainopt("run", recipe, "--run-dir", tmp_path / "run", "--quiet")
     assert done.code == 0 and summary(tmp_path / "run")["steps"] == 3
     # Its weights are a file that it starts from.
     again = trainopt("run", recipe, f"model.weights={tmp_path}/run/weights.safetensors", "--quiet")
     assert again.code == 0
+
+
+def test_buffers_that_are_masks_or_truth_values(trainopt, tmp_path):
+    """They neither end a run as weights that have diverged nor a comparison that reads them."""
+    text = RECIPE.replace("net.pt2", "sides.pt2").replace("fake_cifar10", "synthetic")
+    recipe = trainopt.write("own.yaml", "".join(line for line in text.splitlines(True) if "transforms" not in line))
+    done = trainopt("run", recipe, "--run-dir", tmp_path / "run", "--quiet")
+    assert done.code == 0 and (tmp_path / "run/weights.safetensors").exists()
+    with_switch = ("--with", "optimizations.fused_optimizer=true", "--repeats", 1)
+    compared = trainopt("compare", recipe, "train.max_steps=null", "train.epochs=9", *with_switch, "--json")
+    assert compared.code == 0 and compared.json()["numerics"]["agree"]
 
 
 @pytest.mark.parametrize(

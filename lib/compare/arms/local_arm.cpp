@@ -173,8 +173,9 @@ NamedTensors LocalArm::copy_of_state() {
   NamedTensors copies;
   trainer_->during("reading the weights", [&] {
     for (const auto& [name, tensor] : trainer_->weights()) {
-      // In float32, because another arm may hold its weights in another type.
-      const auto type = tensor.scalar_type() == at::kBFloat16 ? at::kFloat : tensor.scalar_type();
+      // In float32, because another arm may hold its weights in another type. Truth values have no difference.
+      const auto own = tensor.scalar_type();
+      const auto type = own == at::kBFloat16 ? at::kFloat : own == at::kBool ? at::kInt : own;
       copies.emplace_back(buffers.contains(name) ? std::string(kBufferPrefix) + name : name,
                           tensor.detach().to(type, /*non_blocking=*/false, /*copy=*/true));
     }
@@ -187,7 +188,8 @@ NamedTensors LocalArm::update_since(NamedTensors before) {
   const NamedTensors now = copy_of_state();
   for (size_t i = 0; i < now.size(); ++i) {
     at::Tensor& first = before[i].second;
-    const at::Tensor update = now[i].second - first;
+    const at::Tensor& last = now[i].second;
+    const at::Tensor update = at::where(last == first, at::zeros_like(last), last - first);  // −∞ in masks stays
     if (!now[i].first.starts_with(kBufferPrefix)) {
       const double length = first.norm().item<double>();
       along.push_back(length > 0 ? (update * first).sum().item<double>() / length : 0);

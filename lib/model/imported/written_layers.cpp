@@ -169,7 +169,9 @@ class WrittenAttention {
   WrittenAttention(LayerView& view, size_t softmax) : view_(view), softmax_(softmax), nodes_{softmax} {}
 
   std::string put() {
-    if (!find_values()) return std::string(kOtherLayer);
+    if (!find_values())
+      return is_batched_ && follows_product() ? "their heads are not a dimension of their own"
+                                              : std::string(kOtherLayer);
     if (!find_scores())
       return follows_product() ? "they scale or mask their scores in another way" : std::string(kOtherLayer);
     if (!are_alike(view_, found_)) return "their queries, keys and values differ in shape";
@@ -281,6 +283,7 @@ class WrittenAttention {
         found_.value = *value;
         return true;
       }
+      is_batched_ = is_batched_ || view_.is(*next, "bmm");
       if (view_.is(*next, "dropout")) {
         const auto rate = real_number(node(*next), "p");
         if (!rate || found_.dropout != 0) return false;
@@ -312,6 +315,7 @@ class WrittenAttention {
   double scale_ = 1;
   std::optional<ProgramValue> mask_;
   MaskForm form_ = MaskForm::added;
+  bool is_batched_ = false;  ///< the product with the values is bmm
 };
 
 }  // namespace

@@ -192,3 +192,12 @@ TEST_CASE("a vit's weights load with the names of torchvision 0.12") {
   const auto got = to.state(), expected = from.state();
   for (size_t i = 0; i < got.size(); ++i) CHECK(at::equal(got[i].second, expected[i].second));
 }
+
+TEST_CASE("a mask of zeros and minus infinity is no weight that has diverged") {
+  const at::Tensor mask = at::full({4, 4}, -std::numeric_limits<float>::infinity()).triu_(1);
+  CHECK_FALSE(first_not_finite({{"mask", mask}}));
+  CHECK(first_not_finite({{"bias", at::ones({4})}, {"weight", mask + 1}}) == "weight");
+  CHECK(first_not_finite({{"weight", -mask}}) == "weight");
+  CHECK(first_not_finite({{"weight", mask - 1 / at::zeros({1})}}) == "weight");  // −∞ alone
+  CHECK(first_not_finite({{"weight", at::full({1}, std::numeric_limits<float>::quiet_NaN())}}) == "weight");
+}

@@ -143,12 +143,14 @@ class Sides(nn.Module):
         self.blocks = nn.ModuleList(SidesBlock(width) for _ in range(3))
         self.head = nn.Linear(width, vocabulary, bias=False)
         self.register_buffer("places", torch.arange(tokens), persistent=False)
+        self.register_buffer("later", torch.full((tokens, tokens), float("-inf")).triu(1))  # an additive mask
+        self.register_buffer("odd", torch.arange(tokens) % 2 == 1)
 
     def forward(self, tokens):
         seen = (tokens > 3).unsqueeze(2)
         angles = (self.places * 0.1).cos().to(torch.float64).unsqueeze(1)
         rows = tokens.shape[0] * tokens.shape[1]
-        x = self.wte(tokens)
+        x = self.wte(tokens) + self.later.exp().mean(1)[:, None] * self.odd[:, None]
         even = tokens[:, ::2]
         for block in self.blocks:
             x = block(x, seen, angles, rows, tokens) + even.sum(1)[:, None, None] * 0.01
