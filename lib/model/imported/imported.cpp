@@ -139,11 +139,7 @@ class Importer {
 
   /// Whether an attention is products and softmax, rather than libtorch's with a mask.
   static bool is_written_out(const ProgramNode& layer) {
-    const ProgramItem* item = constant_argument(layer, "written");
-    return item != nullptr &&
-           std::ranges::none_of(std::get<std::shared_ptr<ProgramGraph>>(*item)->nodes, [](const ProgramNode& node) {
-             return aten_name(node.target) == "scaled_dot_product_attention";
-           });
+    return constant_argument(layer, "written") != nullptr && constant_argument(layer, "is_libtorchs") == nullptr;
   }
 
   static bool is_linear(const ProgramNode& node) {
