@@ -34,6 +34,7 @@ Command add_checkpoint_verify(CLI::App& checkpoint);
 Command add_checkpoint_show(CLI::App& checkpoint);
 Command add_checkpoint_diff(CLI::App& checkpoint);
 Command add_model_show(CLI::App& model);
+Command add_model_save(CLI::App& model);
 Command add_profile(CLI::App& app);
 Command add_roofline(CLI::App& app);
 Command add_launch(CLI::App& app);

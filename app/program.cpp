@@ -95,9 +95,11 @@ std::vector<Entry> add_commands(CLI::App& app) {
   add(checkpoint, add_checkpoint_verify);
   add(checkpoint, add_checkpoint_show);
   add(checkpoint, add_checkpoint_diff);
-  CLI::App& model = *app.add_subcommand("model", "Show a program that torch.export saved");
+  CLI::App& model =
+      *app.add_subcommand("model", "Show a program that torch.export saved, or save trained weights in it");
   model.require_subcommand(1);
   add(model, add_model_show);
+  add(model, add_model_save);
   add(app, add_launch);
   add(app, add_trace);
   add(app, add_report);

@@ -24,6 +24,7 @@ Json describe_program(const ModelConfig& config) {
                                                : Json{{"channels", facts.input.channels},
                                                       {"height", facts.input.height},
                                                       {"width", facts.input.width}}},
+               {"task", word_of(facts.task)},
                {"outputs", facts.classes},
                {"operations", facts.operations},
                {"parameters", model.parameter_count()},
@@ -71,6 +72,13 @@ std::string uncut_text(const Json& units) {
   return text.empty() ? text : "\n  not cut\n" + text;
 }
 
+std::string returns_text(const Json& json) {
+  const auto count = json["outputs"].get<int64_t>();
+  if (json["task"] != word_of(ModelTask::loss))
+    return with_commas(count) + (json["input"].contains("tokens") ? " logits for each token" : " logits");
+  return count > 0 ? fmt::format("its own loss, and {} logits", with_commas(count)) : "its own loss";
+}
+
 std::string program_text(const Json& json) {
   std::string text =
       fmt::format("{}, saved by torch {}\n", json["path"].get<std::string>(), json["torch_version"].get<std::string>());
@@ -78,11 +86,12 @@ std::string program_text(const Json& json) {
     text += fmt::format("  {:<12} {}\n", name, value);
   };
   const Json& input = json["input"];
-  line("takes", input.contains("tokens") ? counted(input["tokens"].get<int64_t>(), "token")
-                                         : fmt::format("images of {}×{}×{}", input["channels"].get<int64_t>(),
-                                                       input["height"].get<int64_t>(), input["width"].get<int64_t>()));
-  line("returns", fmt::format("{} logits{}", with_commas(json["outputs"].get<int64_t>()),
-                              input.contains("tokens") ? " for each token" : ""));
+  const std::string taken = input.contains("tokens")
+                                ? counted(input["tokens"].get<int64_t>(), "token")
+                                : fmt::format("images of {}×{}×{}", input["channels"].get<int64_t>(),
+                                              input["height"].get<int64_t>(), input["width"].get<int64_t>());
+  line("takes", json["task"] == word_of(ModelTask::loss) ? taken + ", and the target" : taken);
+  line("returns", returns_text(json));
   line("parameters", with_commas(json["parameters"].get<int64_t>()));
   line("operations", with_commas(json["operations"].get<int64_t>()));
   line("forward", human_flops(json["flops_per_sample"].get<double>()) + " a sample");

@@ -47,7 +47,7 @@ class DumpingTask : public Task {
                              const ForwardContext& context) const override {
     return inner_->evaluation_loss(model, input, target, context);
   }
-  bool counts_correct() const override { return inner_->counts_correct(); }
+  Metrics metrics() const override { return inner_->metrics(); }
   at::Tensor correct(const at::Tensor& outputs, const at::Tensor& target) const override {
     return inner_->correct(outputs, target);
   }

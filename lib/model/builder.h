@@ -62,6 +62,7 @@ struct StateEntry {
   bool transposed_in_files = false;
   ParameterKind kind = ParameterKind::other;
   InitialValues values = {};  ///< a parameter's initial values
+  bool in_head = false;       ///< it belongs to the last layer, which model.replace_head starts anew
   bool held = true;           ///< false: a unit that is not in this process computes with it; the tensor has no values
 };
 
@@ -89,6 +90,8 @@ class Builder {
   /// A parameter of an earlier unit with which the current one computes, too (tied weights). `values`: of one that is
   /// stored(), should this process have the later unit only.
   at::Tensor shared(const std::string& name, const std::function<at::Tensor()>& values = {});
+  /// The parameter is of the last layer of a program. A built-in network's last layer is its last unit.
+  void belongs_to_head(const std::string& name) { entry_of(name).in_head = true; }
   /// Files hold this matrix transposed.
   void transpose_in_files(const std::string& name);
   /// How names in files differ from the model's. Two names may stand for one tensor if both hold the same values.

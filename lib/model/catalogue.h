@@ -68,7 +68,7 @@ inline constexpr std::array kModels = {
     ModelTraits{.kind = ModelKind::exported,
                 .word = "exported",
                 .from_file = true,
-                .options = {"path", "program", "evaluation_path", "units", "context"}}};
+                .options = {"path", "program", "evaluation_path", "units", "context", "task", "num_classes"}}};
 
 constexpr const ModelTraits& traits_of(ModelKind kind) {
   for (const ModelTraits& model : kModels)

@@ -22,9 +22,18 @@ struct Choices<StemKind> {
                                      Choice<StemKind>{"cifar", StemKind::cifar}};
 };
 
+/// What a program of the user's own returns (model/task.h).
+enum class ModelTask { automatic, classification, language_model, loss };
+template <>
+struct Choices<ModelTask> {
+  static constexpr std::array all = {
+      Choice<ModelTask>{"auto", ModelTask::automatic}, Choice<ModelTask>{"classification", ModelTask::classification},
+      Choice<ModelTask>{"language_model", ModelTask::language_model}, Choice<ModelTask>{"loss", ModelTask::loss}};
+};
+
 struct ModelConfig {
   ModelKind name = ModelKind::resnet18;
-  int64_t num_classes = 10;
+  AutoOr<int64_t> num_classes = 10;
   StemKind stem = StemKind::imagenet;
   std::vector<int64_t> hidden{512, 512};
   int64_t patch = 16;
@@ -35,9 +44,13 @@ struct ModelConfig {
   double stochastic_depth = 0.1;
   std::optional<std::string> path = std::nullopt, program = std::nullopt, evaluation_path = std::nullopt;
   std::string units = "blocks";
+  ModelTask task = ModelTask::automatic;
   std::optional<std::string> weights = std::nullopt;
   bool replace_head = false;
 };
+
+/// The plan resolves auto; without data it is 10.
+constexpr int64_t classes_of(const ModelConfig& c) { return c.num_classes.value.value_or(10); }
 
 /// Requires a model with attention.
 constexpr TransformerSize transformer_size(const ModelConfig& c) {
@@ -47,14 +60,36 @@ constexpr TransformerSize transformer_size(const ModelConfig& c) {
   return {c.layers.value_or(size.layers), c.heads.value_or(size.heads), c.width.value_or(size.width)};
 }
 
+/// The keys of a program of the user's own.
+template <class V>
+void describe_program(V& v, ModelConfig& c) {
+  v.field("path", c.path, "exported: the .pt2 file that torch.export.save wrote, of a model in training mode.", any(),
+          {}, {}, only_for_models_with("path"));
+  v.field("program", c.program, "exported: which program of the file. null: its only one.", any(), {}, {},
+          only_for_models_with("program"));
+  v.field(
+      "evaluation_path", c.evaluation_path,
+      "exported: the same model exported after eval(), to evaluate with. null: the program, without dropout and so on.",
+      any(), {}, {}, only_for_models_with("evaluation_path"));
+  v.field("units", c.units,
+          "exported: which parts are recomputed or sharded as one: blocks (modules that consist of modules), layers "
+          "(wherever one tensor is passed on), or a pattern with * and ? (not dots) for the names of modules.",
+          any(), {}, {}, only_for_models_with("units"));
+  v.field("task", c.task,
+          "exported: what the program returns: classification (logits of classes), language_model (logits of tokens), "
+          "or loss (its own loss, from the input and the target). auto: by what it takes and returns.",
+          any(), {}, {}, only_for_models_with("task"));
+}
+
 template <class V>
 void describe(V& v, ModelConfig& c) {
   v.field(
       "name", c.name,
       "The network. vit is a vision transformer of any size; gpt2 is a language model; exported is a program of your "
       "own that torch.export saved.");
-  v.field("num_classes", c.num_classes, "Outputs of the last layer.", in_range(1, 1e7), {}, {},
-          only_for_models_with("num_classes"));
+  v.field("num_classes", c.num_classes,
+          "Outputs of the last layer; auto: as many as the data has classes. exported: only with replace_head.",
+          in_range(1, 1e7), {}, {}, only_for_models_with("num_classes"));
   v.field("stem", c.stem,
           "resnets: imagenet is 7×7 with stride 2 and a max-pool; cifar is 3×3 with stride 1 and no pool.", any(), {},
           {}, only_for_models_with("stem"));
@@ -90,22 +125,13 @@ void describe(V& v, ModelConfig& c) {
           "first.",
           half_open(0.0, 1.0), alias("drop_path_rate", "stochastic_depth_prob"), {},
           only_for_models_with("stochastic_depth"));
-  v.field("path", c.path, "exported: the .pt2 file that torch.export.save wrote, of a model in training mode.", any(),
-          {}, {}, only_for_models_with("path"));
-  v.field("program", c.program, "exported: which program of the file. null: its only one.", any(), {}, {},
-          only_for_models_with("program"));
-  v.field(
-      "evaluation_path", c.evaluation_path,
-      "exported: the same model exported after eval(), to evaluate with. null: the program, without dropout and so on.",
-      any(), {}, {}, only_for_models_with("evaluation_path"));
-  v.field("units", c.units,
-          "exported: which parts are recomputed or sharded as one: blocks (modules that consist of modules), layers "
-          "(wherever one tensor is passed on), or a pattern with * and ? (not dots) for the names of modules.",
-          any(), {}, {}, only_for_models_with("units"));
+  describe_program(v, c);
   v.field("weights", c.weights,
-          "Initial weights: a safetensors file with torchvision's parameter names, or Hugging Face's for gpt2.");
+          "Initial weights: a safetensors file with torchvision's parameter names, Hugging Face's for gpt2, or those "
+          "of the program.");
   v.field("replace_head", c.replace_head,
-          "Take all initial weights but the last layer's from model.weights, for another number of classes.");
+          "Start with a new last layer of num_classes outputs, and take all other initial weights from model.weights; "
+          "exported: or from the program.");
 }
 
 }  // namespace trainopt

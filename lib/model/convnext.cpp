@@ -173,7 +173,7 @@ void build_convnext(Builder& builder, const ModelConfig& config, const InputShap
     builder.add<Downsample>(fmt::format("features.{}", feature + 1), kWidths[stage], kWidths[stage + 1]);
     feature += 2;
   }
-  builder.add<Classifier>(kWidths.back(), config.num_classes);
+  builder.add<Classifier>(kWidths.back(), classes_of(config));
 }
 
 }  // namespace trainopt

@@ -51,7 +51,7 @@ void build_mlp(Builder& builder, const ModelConfig& config, const InputShape& in
     builder.add<HiddenLayer>(fmt::format("layers.{}", index++), in, width, config.dropout);
     in = width;
   }
-  builder.add<OutputLayer>(fmt::format("layers.{}", index), in, config.num_classes);
+  builder.add<OutputLayer>(fmt::format("layers.{}", index), in, classes_of(config));
 }
 
 }  // namespace trainopt

@@ -28,7 +28,10 @@ Model::Model(Builder&& builder, const SampleShape& input)
       operations_(std::move(builder.operations_)),
       shapes_{input} {
   std::set<std::string> names;
-  for (const auto& entry : entries_) TRAINOPT_CHECK(names.insert(entry.name).second);
+  for (auto& entry : entries_) {
+    TRAINOPT_CHECK(names.insert(entry.name).second);
+    entry.in_head |= !layers_.imported && entry.unit + 1 == units_.size();
+  }
   for (const auto& unit : units_) shapes_.push_back(unit->shape_after(shapes_.back(), unit_flops_.emplace_back(0)));
 }
 
@@ -166,6 +169,13 @@ SampleShape sample_shape(const InputShape& input) {
 static_assert(std::ranges::equal(kBuilt, kModels, {}, &BuiltModel::kind, &ModelTraits::kind));
 
 }  // namespace
+
+ShapeOfBatch shape_of_batch(const InputShape& sample, int64_t batch) {
+  const auto floats = at::TensorOptions(at::kMeta), integers = floats.dtype(at::kLong);
+  if (sample.is_text())
+    return {at::empty({batch, sample.tokens}, integers), at::empty({batch, sample.tokens}, integers)};
+  return {at::empty({batch, sample.channels, sample.height, sample.width}, floats), at::empty({batch}, integers)};
+}
 
 Model make_model(const ModelConfig& config, const InputShape& input, at::Device device, uint64_t seed,
                  const UnitRange& held) {

@@ -55,8 +55,8 @@ class Model {
   void to_type(const std::set<std::string>& names, at::ScalarType type);
 
   /// Loads a safetensors file with exactly the model's names, shapes and types, or bfloat16 in place of float32.
-  /// num_batches_tracked may be absent and then stays unchanged. If `keeps_head`, the last unit keeps its values, and
-  /// the file may have any or none for it. Throws UserError(checkpoint) with the first ten differences.
+  /// num_batches_tracked may be absent and then stays unchanged. If `keeps_head`, the last layer keeps its values,
+  /// and the file may have any or none for it. Throws UserError(checkpoint) with the first ten differences.
   void load_weights(const std::filesystem::path& path, bool keeps_head = false);
   /// Parameters or buffers of this model as its files hold them.
   NamedTensors as_in_files(NamedTensors tensors) const;
@@ -87,6 +87,13 @@ class Model {
   std::vector<double> unit_flops_;
   std::vector<SampleShape> shapes_;
 };
+
+/// A batch without values: on the meta device, as the trainer would give it. The target is int64: batch, or batch ×
+/// tokens.
+struct ShapeOfBatch {
+  at::Tensor input, target;
+};
+ShapeOfBatch shape_of_batch(const InputShape& sample, int64_t batch);
 
 /// Builds the network on `device`; on meta it has shapes but no values. Initial values are drawn from `seed`, or loaded
 /// from `config.weights`. `held`: the units that this process holds.

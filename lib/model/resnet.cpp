@@ -149,7 +149,7 @@ void build(Builder& builder, const ModelConfig& config, int64_t input_channels, 
       in = width * B::kExpansion;
     }
   }
-  builder.add<Head>(in, config.num_classes);
+  builder.add<Head>(in, classes_of(config));
 }
 
 }  // namespace

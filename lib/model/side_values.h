@@ -11,6 +11,7 @@ namespace trainopt {
 /// What one micro-batch has.
 struct SideValues {
   std::vector<c10::IValue> values;  ///< by ProgramValue::index
+  at::Tensor logits;                ///< what a program returns beside its own loss
 };
 
 /// A side value that a unit before some place leaves to one after it, as a stage that begins there sees it.

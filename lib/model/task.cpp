@@ -14,6 +14,14 @@ TaskOutput cross_entropy(Model& model, const at::Tensor& input, const at::Tensor
   return {std::move(loss), std::move(outputs)};
 }
 
+at::Tensor count_correct(const at::Tensor& logits, const at::Tensor& target) {
+  const at::NoGradGuard no_grad;
+  const int64_t attempts = std::min<int64_t>(5, logits.size(1));
+  const at::Tensor best = std::get<1>(logits.topk(attempts, 1));
+  const at::Tensor hits = best.eq(target.unsqueeze(1));
+  return at::stack({hits.select(1, 0).sum(), hits.sum()});
+}
+
 }  // namespace
 
 TaskOutput ClassificationTask::loss(Model& model, const at::Tensor& input, const at::Tensor& target,
@@ -27,11 +35,7 @@ TaskOutput ClassificationTask::evaluation_loss(Model& model, const at::Tensor& i
 }
 
 at::Tensor ClassificationTask::correct(const at::Tensor& outputs, const at::Tensor& target) const {
-  const at::NoGradGuard no_grad;
-  const int64_t attempts = std::min<int64_t>(5, outputs.size(1));
-  const at::Tensor best = std::get<1>(outputs.topk(attempts, 1));
-  const at::Tensor hits = best.eq(target.unsqueeze(1));
-  return at::stack({hits.select(1, 0).sum(), hits.sum()});
+  return count_correct(outputs, target);
 }
 
 TaskOutput LanguageModelTask::loss(Model& model, const at::Tensor& input, const at::Tensor& target,
@@ -44,6 +48,25 @@ TaskOutput LanguageModelTask::loss(Model& model, const at::Tensor& input, const 
 TaskOutput LanguageModelTask::evaluation_loss(Model& model, const at::Tensor& input, const at::Tensor& target,
                                               const ForwardContext& context) const {
   return loss(model, input, target, context);
+}
+
+TaskOutput ProgramLossTask::loss(Model& model, const at::Tensor& input, const at::Tensor& target,
+                                 const ForwardContext& context) const {
+  ForwardContext with_target = context;
+  with_target.target = target;
+  with_target.side = std::make_shared<SideValues>();
+  at::Tensor loss = model.forward(input, with_target).to(at::kFloat);
+  at::Tensor outputs = has_logits_ ? with_target.side->logits : loss.detach();
+  return {std::move(loss), std::move(outputs)};
+}
+
+TaskOutput ProgramLossTask::evaluation_loss(Model& model, const at::Tensor& input, const at::Tensor& target,
+                                            const ForwardContext& context) const {
+  return loss(model, input, target, context);
+}
+
+at::Tensor ProgramLossTask::correct(const at::Tensor& outputs, const at::Tensor& target) const {
+  return has_logits_ ? count_correct(outputs, target) : at::Tensor();
 }
 
 }  // namespace trainopt

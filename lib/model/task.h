@@ -5,10 +5,14 @@
 
 namespace trainopt {
 
+/// What an evaluation finds beside the loss.
+enum class Metrics { none, accuracy, perplexity };
+
 struct TaskOutput {
   at::Tensor loss;  ///< 0-dim float32: the mean over the batch's samples, or over the tokens to predict; undefined in
                     ///< evaluation if another process computes it
-  at::Tensor outputs;  ///< the model's outputs; undefined if the task does not compute them
+  at::Tensor outputs;  ///< the model's outputs; undefined if the task does not compute them. Of a program that computes
+                       ///< its own loss the logits beside it, or the loss
 };
 
 class Task {
@@ -20,10 +24,9 @@ class Task {
   /// Runs the model and computes the loss for evaluation, without its regularisation (label smoothing).
   virtual TaskOutput evaluation_loss(Model& model, const at::Tensor& input, const at::Tensor& target,
                                      const ForwardContext& context) const = 0;
-  /// Whether correct() counts.
-  virtual bool counts_correct() const = 0;
+  virtual Metrics metrics() const = 0;
   /// Number of samples correct in top-1 and in top-5: int64 [2], on the device of `outputs`; undefined if the task does
-  /// not count them.
+  /// not measure accuracy.
   virtual at::Tensor correct(const at::Tensor& outputs, const at::Tensor& target) const = 0;
 };
 
@@ -35,7 +38,7 @@ class ClassificationTask : public Task {
                   const ForwardContext& context) const override;
   TaskOutput evaluation_loss(Model& model, const at::Tensor& input, const at::Tensor& target,
                              const ForwardContext& context) const override;
-  bool counts_correct() const override { return true; }
+  Metrics metrics() const override { return Metrics::accuracy; }
   at::Tensor correct(const at::Tensor& outputs, const at::Tensor& target) const override;
 
  private:
@@ -50,8 +53,25 @@ class LanguageModelTask : public Task {
                   const ForwardContext& context) const override;
   TaskOutput evaluation_loss(Model& model, const at::Tensor& input, const at::Tensor& target,
                              const ForwardContext& context) const override;
-  bool counts_correct() const override { return false; }
+  Metrics metrics() const override { return Metrics::perplexity; }
   at::Tensor correct(const at::Tensor&, const at::Tensor&) const override { return {}; }
+};
+
+/// The loss that a program of the user's own computes from input and target, which are the data's: images with a class
+/// each, or tokens with their successors. It should be a mean over the batch, as the step's loss is the mean over all
+/// its micro-batches. `has_logits`: the program returns logits of classes too, which are counted.
+class ProgramLossTask : public Task {
+ public:
+  explicit ProgramLossTask(bool has_logits) : has_logits_(has_logits) {}
+  TaskOutput loss(Model& model, const at::Tensor& input, const at::Tensor& target,
+                  const ForwardContext& context) const override;
+  TaskOutput evaluation_loss(Model& model, const at::Tensor& input, const at::Tensor& target,
+                             const ForwardContext& context) const override;
+  Metrics metrics() const override { return has_logits_ ? Metrics::accuracy : Metrics::none; }
+  at::Tensor correct(const at::Tensor& outputs, const at::Tensor& target) const override;
+
+ private:
+  bool has_logits_;
 };
 
 }  // namespace trainopt

@@ -130,7 +130,7 @@ void build_vit(Builder& builder, const ModelConfig& config, const InputShape& in
     builder.add<TransformerBlock>(
         encoder_block(builder, fmt::format("encoder.layers.encoder_layer_{}", layer), size, config.dropout));
   builder.add<ClassToken>(size.width);
-  builder.add<ClassHead>(size.width, config.num_classes);
+  builder.add<ClassHead>(size.width, classes_of(config));
   builder.names_in_files(vit_name_of_file);
 }
 

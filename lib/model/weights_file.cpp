@@ -126,10 +126,68 @@ bool can_load(const at::Tensor& file, const at::Tensor& model) {
   return file.sizes() == model.sizes() && (file.scalar_type() == model.scalar_type() || widens);
 }
 
-FileTensors read_weights(const std::filesystem::path& path, const NameOfFile& name_of_file) {
+/// "network." of "network.head.weight"; empty: no module holds it.
+std::string first_module(const std::string& name) { return name.substr(0, name.find('.') + 1); }
+
+/// The module that all names are in; empty: there is none.
+std::string common_module(const std::set<std::string>& names) {
+  if (names.empty()) return {};
+  const std::string first = first_module(*names.begin());
+  return std::all_of(names.begin(), names.end(), [&](const std::string& name) { return name.starts_with(first); })
+             ? first
+             : std::string();
+}
+
+bool share_a_name(const std::set<std::string>& some, const std::set<std::string>& others) {
+  return std::any_of(some.begin(), some.end(), [&](const std::string& name) { return others.contains(name); });
+}
+
+[[noreturn]] void refuse_names(const std::filesystem::path& path, const std::set<std::string>& model,
+                               const std::set<std::string>& file) {
+  const auto listed = [](const std::set<std::string>& names) {
+    std::vector<std::string> shown(names.begin(), std::next(names.begin(), std::min<int64_t>(10, std::ssize(names))));
+    const size_t more = names.size() - shown.size();
+    return fmt::format("{}{}", fmt::join(shown, ", "), more > 0 ? fmt::format(" and {} more", more) : "");
+  };
+  throw UserError(fmt::format("the weights in {} are not of this model, no name of which is in the file; the model has "
+                              "{}; the file has {}",
+                              path.string(), listed(model), file.empty() ? "none" : listed(file)),
+                  ExitCode::checkpoint);
+}
+
+/// How names in the file become the model's. A wrapper puts a module's name before all of them, in the model (such as
+/// one that returns the logits alone) or in the file (DistributedDataParallel, torch.compile). Throws UserError with
+/// names of both if they have none in common.
+NameOfFile names_with_wrapper(const std::filesystem::path& path, const std::set<std::string>& model,
+                              const std::set<std::string>& file) {
+  const auto unchanged = [](const std::string& name) { return std::optional(name); };
+  if (share_a_name(model, file)) return unchanged;
+  const std::string of_model = common_module(model), of_file = common_module(file);
+  const NameOfFile wrapped = [=](const std::string& name) {
+    return std::optional(of_model + (name.starts_with(of_file) ? name.substr(of_file.size()) : name));
+  };
+  const NameOfFile only_in_model = [=](const std::string& name) { return std::optional(of_model + name); };
+  const NameOfFile only_in_file = [=](const std::string& name) { return std::optional(name.substr(of_file.size())); };
+  for (const NameOfFile& change : {only_in_model, only_in_file, wrapped}) {
+    std::set<std::string> changed;
+    for (const std::string& name : file) changed.insert(*change(name));
+    if (share_a_name(model, changed)) return change;
+  }
+  refuse_names(path, model, file);
+}
+
+FileTensors read_weights(const std::filesystem::path& path, const NameOfFile& name_of_file,
+                         const std::vector<StateEntry>& entries) {
+  const NamedTensors tensors = load_tensors(path);
+  std::set<std::string> of_model, of_file;
+  for (const StateEntry& entry : entries) of_model.insert(entry.name);
+  for (const auto& [name, tensor] : tensors)
+    if (const auto known = name_of_file(name)) of_file.insert(*known);
+  const NameOfFile unwrapped = names_with_wrapper(path, of_model, of_file);
   FileTensors file;
-  for (const auto& [name, tensor] : load_tensors(path)) {
-    const auto known = name_of_file(name);
+  for (const auto& [name, tensor] : tensors) {
+    auto known = name_of_file(name);
+    if (known) known = name_of_file(*unwrapped(*known));  // which names a tied weight only without a wrapper
     if (!known) continue;
     const auto [entry, is_new] = file.emplace(*known, tensor);
     const at::Tensor& other = entry->second;
@@ -141,8 +199,8 @@ FileTensors read_weights(const std::filesystem::path& path, const NameOfFile& na
   return file;
 }
 
-/// In the model's order. `head`: the index of the last unit.
-Differences differences_between(const std::vector<StateEntry>& entries, const FileTensors& file, size_t head) {
+/// The differences have the model's order.
+Differences differences_between(const std::vector<StateEntry>& entries, const FileTensors& file) {
   Differences differences;
   std::set<std::string> known;
   for (const auto& entry : entries) {
@@ -154,7 +212,7 @@ Differences differences_between(const std::vector<StateEntry>& entries, const Fi
     } else if (!can_load(found->second, entry.tensor)) {
       differences.texts.push_back(describe_difference(entry.name, found->second, entry.tensor));
     }
-    differences.only_in_head &= differences.texts.size() == before || entry.unit == head;
+    differences.only_in_head &= differences.texts.size() == before || entry.in_head;
   }
   for (const auto& [name, tensor] : file)
     if (!known.contains(name)) {
@@ -180,15 +238,14 @@ Differences differences_between(const std::vector<StateEntry>& entries, const Fi
 
 void Model::load_weights(const std::filesystem::path& path, bool keeps_head) {
   TRAINOPT_CHECK(!device_.is_meta());
-  const size_t head = units_.size() - 1;
-  FileTensors file = read_weights(path, name_of_file_);
+  FileTensors file = read_weights(path, name_of_file_, entries_);
   for (const auto& entry : entries_)
     if (const auto found = file.find(entry.name); entry.transposed_in_files && found != file.end())
       found->second = found->second.dim() == 2 ? found->second.t() : found->second;
   if (keeps_head)
     for (const auto& entry : entries_)
-      if (entry.unit == head) file.insert_or_assign(entry.name, entry.tensor);
-  auto differences = differences_between(entries_, file, head);
+      if (entry.in_head) file.insert_or_assign(entry.name, entry.tensor);
+  auto differences = differences_between(entries_, file);
   if (!differences.texts.empty()) refuse(path, std::move(differences));
   const at::NoGradGuard no_grad;
   for (auto& entry : entries_)

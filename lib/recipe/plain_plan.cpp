@@ -6,7 +6,7 @@
 #include "data/formats/text/text_dataset.h"
 #include "device/device.h"
 #include "model/catalogue.h"
-#include "model/imported/imported.h"
+#include "recipe/program_of_plan.h"
 #include "recipe/validate.h"
 
 #include <algorithm>
@@ -152,69 +152,6 @@ void fill_average(Plan& plan) {
       Slot<WeightAverage>("average", what, [rule](const BuildContext& context) { return make_average(rule, context); });
 }
 
-/// What the data gives the model. A program of the user's own says itself what it takes and predicts.
-ModelNeeds needs_of_file(const ModelConfig& model) {
-  const ProgramFacts facts = program_facts(model);
-  if (!facts.input.is_text()) return {.num_classes = facts.classes};
-  return {.context = facts.input.tokens, .vocabulary = facts.classes};
-}
-
-ModelNeeds needs_of(const ModelConfig& model) {
-  if (traits_of(model.name).from_file) return needs_of_file(model);
-  if (!traits_of(model.name).text) return {.num_classes = model.num_classes};
-  return {.context = model.context, .vocabulary = model.vocabulary};
-}
-
-/// A program may have been exported for some sizes of batches only.
-void check_batches(const DataSpec& data, const ModelConfig& model, const char* key) {
-  if (!traits_of(model.name).from_file) return;
-  const ProgramFacts facts = program_facts(model);
-  const int64_t rest = data.drop_last ? 0 : data.samples() % data.batch_size;
-  for (const int64_t size : {data.batch_size, rest})
-    if (size > 0 && (size < facts.least_batch.value_or(1) || size > facts.largest_batch.value_or(size)))
-      throw UserError(fmt::format("{}: {} was exported for batches of {} to {} samples, and one has {}{}", key,
-                                  model.path.value_or(""), std::max<int64_t>(1, facts.least_batch.value_or(1)),
-                                  facts.largest_batch ? std::to_string(*facts.largest_batch) : "any number of", size,
-                                  size == rest ? "; the last of an epoch is short" : ""));
-}
-
-/// What a reader of the plan should know of a program.
-void note_program(Plan& plan) {
-  const ModelConfig& model = plan.model.config;
-  std::vector<std::string>& notes = plan.notes;
-  if (!traits_of(model.name).from_file) return;
-  if (const auto uncounted = program_notes(model).uncounted; !uncounted.empty())
-    notes.push_back(fmt::format("the operations per sample leave out {}, such as {}",
-                                counted(std::ssize(uncounted), "operation"), uncounted.front()));
-  if (plan.evaluation)
-    notes.push_back(model.evaluation_path
-                        ? fmt::format("evaluation runs the program in {}", *model.evaluation_path)
-                        : "evaluation runs the training program, with dropout and the like turned off");
-  if (!plan.model.layers.found.empty())
-    notes.push_back(fmt::format("switches reach {} of the program", plan.model.layers.found));
-}
-
-/// A program that was exported for texts of one length cannot read shorter ones.
-void check_padding(const DataConfig& data, const ModelConfig& model) {
-  if (!traits_of(model.name).from_file || !format_of(data.dataset).pads || data.padding == Padding::max) return;
-  const ProgramFacts facts = program_facts(model);
-  if (!facts.free_tokens)
-    throw UserError(fmt::format(
-        "{} takes texts of {} tokens and no shorter ones; set data.padding: max, or export it with a free second "
-        "dimension",
-        model.path.value_or(""), facts.input.tokens));
-}
-
-void check_classes(const DataSpec& data, const ModelConfig& model, int64_t model_classes) {
-  const ImageDataset* images = data.images();
-  if (images == nullptr || images->num_classes() <= model_classes) return;
-  if (traits_of(model.name).from_file)
-    throw UserError(fmt::format("{} predicts fewer classes than the data has: {}, {}; export it with as many",
-                                model.path.value_or(""), model_classes, images->num_classes()));
-  throw UserError(fmt::format("model.num_classes must be at least the number of classes in the data: {}, {}",
-                              model_classes, images->num_classes()));
-}
-
 /// Images of another size would not fit the model; text always has the model's context.
 void check_size(const DataPlan& evaluation, const DataPlan& training) {
   const auto image = evaluation.input_shape(), trained = training.input_shape();
@@ -248,20 +185,11 @@ void note_cut_documents(const DataPlan& data, std::vector<std::string>& notes) {
                                 with_commas(text->cut_samples()), counted(text->size(), "document"), data.context));
 }
 
-void require_evaluation(const ModelConfig& model) {
-  if (!traits_of(model.name).from_file) return;
-  const std::string why_not = why_not_evaluated(model);
-  if (!why_not.empty())
-    throw UserError(fmt::format("{} cannot be evaluated: {}; set model.evaluation_path to the same model exported "
-                                "after eval(), or evaluation.at_end: false",
-                                model.path.value_or(""), why_not),
-                    ExitCode::checkpoint);
-}
-
-std::optional<EvaluationPlan> evaluation_plan(const Recipe& recipe, const DataPlan& training, const ModelNeeds& needs) {
+std::optional<EvaluationPlan> evaluation_plan(const Recipe& recipe, const DataPlan& training,
+                                              const ProgramOfPlan& program) {
   if (!training.dataset) return std::nullopt;
-  auto dataset =
-      open_evaluation_data(recipe.data, needs, recipe.evaluation.path, training.dataset.get(), training.files);
+  auto dataset = open_evaluation_data(recipe.data, program.needs(), recipe.evaluation.path, training.dataset.get(),
+                                      training.files);
   if (!dataset) {
     if (recipe.evaluation.every_n_steps)
       throw UserError(
@@ -273,24 +201,17 @@ std::optional<EvaluationPlan> evaluation_plan(const Recipe& recipe, const DataPl
   EvaluationPlan plan{
       .every_n_steps = recipe.evaluation.every_n_steps, .at_end = recipe.evaluation.at_end, .data = training};
   plan.data.dataset = std::move(dataset);
-  if (plan.every_n_steps || plan.at_end) require_evaluation(recipe.model);
-  check_classes(plan.data, recipe.model, needs.num_classes);
+  if (plan.every_n_steps || plan.at_end) program.require_evaluation();
+  program.require_classes(plan.data);
   plan.data.shuffle = false;
   plan.data.drop_last = false;
   plan.data.batch_size = recipe.evaluation.batch_size.value_or(recipe.data.batch_size);
   plan.data.transforms =
       recipe.evaluation.transforms ? *recipe.evaluation.transforms : evaluation_transforms(recipe.data.transforms);
   plan.data.accumulation = 1;
-  check_batches(plan.data, recipe.model, "evaluation.batch_size");
+  program.require_batches(plan.data, "evaluation.batch_size");
   check_size(plan.data, training);
   return plan;
-}
-
-/// Whether the model can be trained on the data.
-void require_fitting_data(const Recipe& recipe, const DataSpec& data, const ModelNeeds& needs) {
-  check_classes(data, recipe.model, needs.num_classes);
-  check_padding(recipe.data, recipe.model);
-  check_batches(data, recipe.model, "data.batch_size");
 }
 
 }  // namespace
@@ -313,24 +234,25 @@ Plan plain_plan(const Recipe& recipe, const Machine& machine, const RankPosition
   plan.name = recipe.name;
   plan.seed = static_cast<uint64_t>(recipe.seed);
 
-  const ModelNeeds needs = needs_of(recipe.model);
-  static_cast<DataSpec&>(plan.data) = open_data(recipe.data, needs, plan.seed, machine.variables);
+  ProgramOfPlan program(recipe.model);
+  static_cast<DataSpec&>(plan.data) = open_data(recipe.data, program.needs(), plan.seed, machine.variables);
   plan.data.ranks = plan.stages.replica.ranks;
   plan.data.rank = plan.stages.replica.rank;
   plan.data.accumulation = micro_batches;
   plan.loader.memory_limit = recipe.data.memory_limit.count;
-  require_fitting_data(recipe, plan.data, needs);
+  program.choose_classes(plan.data);
+  program.require_fit(plan.data, recipe);
   note_cut_documents(plan.data, plan.notes);
 
   require_samples_for_all(plan.data.schedule());
-  plan.model = {.config = recipe.model, .input = plan.data.input_shape()};
+  plan.model = {.config = program.model(), .input = plan.data.input_shape(), .task = program.task()};
   const Model shapes = plan.model.shapes();
   plan.model.describe(shapes);
   plan.stages.parameters = plan.model.parameters;
   plan.parameter_settings = parameter_settings(recipe.optimizer, shapes);
   plan.optimizer_states = states_per_value(recipe.optimizer, shapes);
-  plan.evaluation = evaluation_plan(recipe, plan.data, needs);
-  note_program(plan);
+  plan.evaluation = evaluation_plan(recipe, plan.data, program);
+  program.note(plan);
 
   plan.train = recipe.train;
   plan.scheduler = recipe.scheduler;
@@ -348,9 +270,7 @@ Plan plain_plan(const Recipe& recipe, const Machine& machine, const RankPosition
   plan.bench = recipe.bench;
   plan.backend.deterministic = recipe.deterministic;
   if (plan.model.layers.attentions > 0) plan.backend.attention = AttentionKernel::math;
-  if (plan.model.input.is_text())
-    plan.task = Slot<Task>("task", "language model: cross entropy of the next token",
-                           [](const BuildContext&) { return std::make_unique<LanguageModelTask>(); });
+  program.fill_task(plan);
   plan.process.num_threads = static_cast<int>(recipe.num_threads.value_or(machine.cores));
   plan.process.deterministic = recipe.deterministic;
   return plan;

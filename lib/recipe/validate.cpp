@@ -56,6 +56,18 @@ void check_folders(const Recipe& recipe, Problems& problems) {
   if (recipe.run_dir && recipe.run_dir->empty()) problems.push_back({"run_dir", "must not be empty"});
 }
 
+void check_program_head(const ModelConfig& model, const std::set<std::string>& changed, Problems& problems) {
+  const bool has_classes = changed.contains("model.num_classes");
+  if (model.replace_head && !has_classes)
+    problems.push_back({"model.replace_head",
+                        "needs model.num_classes, the outputs of the new last layer: a number, or auto, as many as the "
+                        "data has classes"});
+  if (has_classes && !model.replace_head)
+    problems.push_back({"model.num_classes",
+                        "a program has as many classes as it was exported with; set model.replace_head: true to give "
+                        "it a new last layer, or remove this key"});
+}
+
 void check_model(const Recipe& recipe, const std::set<std::string>& changed, Problems& problems) {
   ModelConfig model = recipe.model;
   const std::string_view name = word_of(model.name);
@@ -74,15 +86,13 @@ void check_model(const Recipe& recipe, const std::set<std::string>& changed, Pro
   }
   if (traits_of(model.name).from_file && model.path.value_or("").empty())
     problems.push_back({"model.path", fmt::format("{} needs this: a file that torch.export.save wrote", name)});
-  if (traits_of(model.name).from_file && model.replace_head)
-    problems.push_back(
-        {"model.replace_head", fmt::format("{} is trained with the head it has; remove this key", name)});
+  if (traits_of(model.name).from_file) check_program_head(model, changed, problems);
   if (model.size && (model.layers || model.heads || model.width))
     problems.push_back({"model.size", "already determines layers, heads and width; remove it or them"});
   if (model.replace_head && traits_of(model.name).text)
     problems.push_back({"model.replace_head",
                         fmt::format("{} predicts with its embedding and has no head of its own; remove it", name)});
-  else if (model.replace_head && !model.weights)
+  else if (model.replace_head && !model.weights && !traits_of(model.name).from_file)
     problems.push_back({"model.replace_head", "needs model.weights; without them every layer starts anew"});
 }
 

@@ -124,13 +124,8 @@ std::vector<ModelProduct> measure_products(const ModelConfig& config, const Inpu
   Measurer measurer(options);
   model.set_operations(all_through(std::make_shared<MeasuredOperations>(measurer)));
   const c10::NoGradGuard no_gradients;
-  const auto on_meta = at::TensorOptions(at::kMeta);
-  if (input.tokens > 0) {
-    const at::Tensor tokens = at::empty({options.batch, input.tokens}, on_meta.dtype(at::kLong));
-    model.forward(tokens, {.training = true, .target = tokens});
-  } else {
-    model.forward(at::empty({options.batch, input.channels, input.height, input.width}, on_meta), {.training = true});
-  }
+  const ShapeOfBatch batch = shape_of_batch(input, options.batch);
+  model.forward(batch.input, {.training = true, .target = batch.target});
   return measurer.take();
 }
 

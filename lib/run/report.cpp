@@ -79,9 +79,10 @@ Json loader_json(const std::optional<LoaderWork>& work, int64_t workers) {
 
 template <class Result>
 std::string quality_text(const Result& result) {
-  const std::string loss = fmt::format("loss {:.4f}, ", result.loss);
-  if (result.perplexity) return loss + fmt::format("perplexity {:.2f}", *result.perplexity);
-  return loss + fmt::format("top-1 {:.2f} %, top-5 {:.2f} %", result.top1_pct.value_or(0), result.top5_pct.value_or(0));
+  const std::string loss = fmt::format("loss {:.4f}", result.loss);
+  if (result.perplexity) return loss + fmt::format(", perplexity {:.2f}", *result.perplexity);
+  if (!result.top1_pct) return loss;
+  return loss + fmt::format(", top-1 {:.2f} %, top-5 {:.2f} %", *result.top1_pct, result.top5_pct.value_or(0));
 }
 
 bool compares_replicas(const Plan& plan) { return plan.parallel.check_replicas_every > 0 && plan.position.ranks > 1; }

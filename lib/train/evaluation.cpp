@@ -90,7 +90,7 @@ std::optional<at::Tensor> sums_of(Model& model, Task& task, Precision& precision
         task.evaluation_loss(model, input, target, ForwardContext{.training = false, .generator = std::nullopt});
     if (nothing || !output.loss.defined()) continue;
     sums[0] += output.loss.to(at::kDouble) * (batch.tokens > 0 ? batch.tokens : batch.items);
-    if (task.counts_correct()) sums.narrow(0, 1, 2) += task.correct(output.outputs, target);
+    if (task.metrics() == Metrics::accuracy) sums.narrow(0, 1, 2) += task.correct(output.outputs, target);
     sums[3] += batch.items;
     sums[4] += batch.tokens;
   }
@@ -143,10 +143,10 @@ std::optional<EvaluationResult> evaluate(Model& model, Task& task, Precision& pr
                           .samples = samples,
                           .left_out = planned_samples(data.schedule()) - samples,
                           .wall_s = seconds_since(started)};
-  if (task.counts_correct()) {
+  if (task.metrics() == Metrics::accuracy) {
     result.top1_pct = 100 * found[1] / found[3];
     result.top5_pct = 100 * found[2] / found[3];
-  } else {
+  } else if (task.metrics() == Metrics::perplexity) {
     result.perplexity = std::exp(result.loss);
   }
   return result;

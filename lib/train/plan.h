@@ -35,7 +35,8 @@ DataIdentity identity_from(const Json& json);
 
 struct ModelPlan {
   ModelConfig config;
-  InputShape input;  ///< shape of one sample
+  InputShape input;                            ///< shape of one sample
+  ModelTask task = ModelTask::classification;  ///< never `automatic`
   LayerCounts layers;
   int64_t parameters = 0;                  ///< number of values
   double flops_per_sample = 0;             ///< forward pass; a multiply-add counts as two

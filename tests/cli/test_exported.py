@@ -55,6 +55,41 @@ def test_buffers_that_are_masks_or_truth_values(trainopt, tmp_path):
     assert compared.code == 0 and compared.json()["numerics"]["agree"]
 
 
+def test_a_program_with_its_own_loss(trainopt, tmp_path):
+    recipe = trainopt.write("own.yaml", RECIPE.replace("net.pt2", "own-loss.pt2"))
+    shown = trainopt("model", "show", FILES / "own-loss.pt2")
+    assert "and the target" in shown.out and "its own loss, and 10 logits" in shown.out
+    evaluated = trainopt("run", recipe, "--run-dir", tmp_path / "run", "evaluation.path=null", "--quiet")
+    assert evaluated.code == 0
+    # It does not matter to a comparison whose loss it is.
+    switched = ("--with", "optimizations.activation_checkpointing=true", "--repeats", 1, "--json")
+    compared = trainopt("compare", recipe, "train.max_steps=null", "train.epochs=9", *switched)
+    assert compared.code == 0 and compared.json()["numerics"]["agree"]
+
+
+def test_trained_weights_go_back_into_the_program(trainopt, tmp_path):
+    recipe = trainopt.write("own.yaml", RECIPE)
+    change = ("model.replace_head=true", "model.num_classes=auto", "average={name: ema, decay: 0.5}")
+    run = tmp_path / "run"
+    assert trainopt("run", recipe, *change, "--run-dir", run, "--quiet").code == 0
+    for words, name in ((), "last"), (("--average",), "average"):
+        saved = trainopt("model", "save", run, tmp_path / f"{name}.pt2", *words)
+        assert saved.code == 0 and "torch.export.load" in saved.out
+        # The program starts where the run ended.
+        assert trainopt("model", "show", tmp_path / f"{name}.pt2").code == 0
+    assert (tmp_path / "last.pt2").read_bytes() != (tmp_path / "average.pt2").read_bytes()
+    trainopt.refused("model", "save", run, tmp_path / "last.pt2", code=8, says=["last.pt2 exists"])
+    trainopt.refused("model", "save", tmp_path, tmp_path / "n.pt2", code=2, says=["no run directory"])
+    trainopt.refused("model", "save", run, tmp_path / "absent/n.pt2", code=8, says=["cannot write"])
+    built_in = RECIPE.replace("name: exported", "name: mlp").replace(f", path: {FILES}/net.pt2", "")
+    plain = trainopt.write("mlp.yaml", built_in)
+    assert trainopt("run", plain, "--run-dir", tmp_path / "mlp", "--quiet").code == 0
+    trainopt.refused("model", "save", tmp_path / "mlp", tmp_path / "n.pt2", code=2, says=["built-in mlp"])
+    (run / "weights.safetensors").unlink()
+    trainopt.refused("model", "save", run, tmp_path / "n.pt2", code=4, says=["the run has not ended"])
+    assert not (tmp_path / "n.pt2").exists()
+
+
 @pytest.mark.parametrize(
     "change, code, says",
     [
@@ -63,7 +98,10 @@ def test_buffers_that_are_masks_or_truth_values(trainopt, tmp_path):
         (f"model.path={FILES}/net-eval.pt2", 4, ["after eval()"]),
         (f"model.evaluation_path={FILES}/drop.pt2", 4, ["it is not the model of"]),
         ("data.transforms=[{resize: 16}]", 2, ["takes images of 3×8×8", "3×16×16"]),
-        ("model.num_classes=5", 2, ["model.num_classes", "exported does not have this"]),
+        ("model.num_classes=5", 2, ["model.num_classes", "model.replace_head: true"]),
+        ("model.replace_head=true", 2, ["model.replace_head", "needs model.num_classes"]),
+        ("model.task=loss", 4, ["takes 1 input", "the images or tokens and the target"]),
+        (f"model.path={FILES}/own-loss.pt2 | train.label_smoothing=0.1", 2, ["computes its own loss"]),
         (f"parallel.pipeline.stages=2 | model.evaluation_path={FILES}/net-eval.pt2", 2, ["cannot be combined with"]),
     ],
 )

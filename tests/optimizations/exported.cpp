@@ -294,6 +294,31 @@ TEST_CASE("hybrid sharding, averages, gradient checks and anomaly detection work
   check_same_bits(on_ranks(1, [&](Recipe& r) { replaced(r), r.debug.gradcheck = true; }), on_ranks(1, replaced));
 }
 
+TEST_CASE("a program that computes its own loss trains with every way of running it") {
+  const auto own = [](const std::function<void(Recipe&)>& change) {
+    return with([&](Recipe& r) {
+      use_program(r, "own-loss");
+      r.model.units = "layers";
+      change(r);
+    });
+  };
+  const Trained plain = train_as(1, own([](Recipe&) {}));
+  check_same_bits(train_as(1, own([](Recipe& r) { r.optimizations.activation_checkpointing.on = true; })), plain);
+  for (const int64_t stages : {2, 3})  // the first unit uses the target too
+    check_losses(
+        train_as(stages, own([&](Recipe& r) { r.parallel.pipeline = {.stages = stages, .micro_batches = 1}; })), plain,
+        1e-5);
+  const auto fused = [](Recipe& r) { r.optimizations.fused_kernels = r.optimizations.amp.on = true; };
+  check_losses(train_as(1, own(fused)), plain, 0.05);
+  CHECK(outcome_of(own(fused), "fused_kernels").find("loss") == std::string::npos);
+  const auto halved = [](Recipe& r) { r.data.batch_size = 4; };
+  check_losses(train_as(2, own([&](Recipe& r) {
+                          halved(r);
+                          r.parallel.sharding_strategy = ShardingStrategy::zero3;
+                        })),
+               train_as(2, own(halved)), 1e-5);
+}
+
 TEST_CASE("a program resumes bit-exactly after every step") {
   at::set_num_threads(1);
   Recipe recipe = program_recipe();

@@ -10,9 +10,10 @@ from torch import nn
 BATCH = torch.export.Dim("batch")
 
 
-def save(model: nn.Module, example: torch.Tensor, path: Path) -> Path:
-    """As the guide tells users to do it."""
-    program = torch.export.export(model, (example,), dynamic_shapes=({0: BATCH},), strict=False)
+def save(model: nn.Module, example: torch.Tensor, path: Path, *target: torch.Tensor) -> Path:
+    """As the guide tells users to do it. `target`: of a model that computes its own loss."""
+    examples = (example, *target)
+    program = torch.export.export(model, examples, dynamic_shapes=tuple({0: BATCH} for _ in examples), strict=False)
     torch.export.save(program, str(path))
     return path
 
@@ -72,15 +73,18 @@ EVALUATED = MODELS | {
 }
 
 
-def train(model: nn.Module, steps: list, options: dict) -> list[float]:
-    """Losses of SGD on the steps' batches."""
+def train(model: nn.Module, steps: list, options: dict, own_loss: bool = False) -> list[float]:
+    """Losses of SGD on the steps' batches. `own_loss`: the model returns its loss, perhaps with the logits."""
     optimizer = torch.optim.SGD(model.parameters(), **options)
     criterion = nn.functional.cross_entropy
     losses = []
     for step in steps:
         optimizer.zero_grad()
-        outputs = model(step.input)
-        loss = criterion(outputs.flatten(0, -2), step.target.flatten())
+        if own_loss:
+            returned = model(step.input, step.target)
+            loss = returned[0] if isinstance(returned, tuple) else returned
+        else:
+            loss = criterion(model(step.input).flatten(0, -2), step.target.flatten())
         loss.backward()
         optimizer.step()
         losses.append(loss.item())

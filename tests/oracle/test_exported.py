@@ -102,6 +102,66 @@ def test_layers_that_are_written_out(name, switches, tmp_path):
     assert apart <= 1e-5, where
 
 
+class OwnLoss(torch.nn.Module):
+    """Returns a loss that its network's outputs and the target give, and the logits if it has any."""
+
+    def __init__(self, kind):
+        super().__init__()
+        self.kind = kind
+        self.network = make_programs.Residual() if kind != "tokens" else make_programs.Text(support.VOCABULARY, 32)
+
+    def forward(self, x, target):
+        logits = self.network(x)
+        if self.kind == "contrastive":
+            first, second = (torch.nn.functional.normalize(each, dim=1) for each in (logits, self.network(x.flip(3))))
+            same = (target[:, None] == target[None, :]).float()
+            return -((first @ second.t() / 0.2).log_softmax(1) * same).sum(1).div(same.sum(1)).mean()
+        loss = torch.nn.functional.cross_entropy(logits.flatten(0, -2), target.flatten(), label_smoothing=0.1)
+        return loss, logits
+
+
+@pytest.mark.parametrize("kind", ["logits", "contrastive", "tokens"])
+def test_programs_that_compute_their_own_loss(kind, tmp_path):
+    torch.manual_seed(0)
+    model = OwnLoss(kind).train()
+    target, content = torch.zeros(2, dtype=torch.int64), exported.recipe(tmp_path / "net.pt2", 16)
+    example = torch.randn(2, 3, 16, 16)
+    if kind == "tokens":
+        example, target = torch.zeros(2, 32, dtype=torch.int64), torch.ones(2, 32, dtype=torch.int64)
+        text = {"dataset": "tokens", "path": str(support.write_tokens(tmp_path / "tokens.bin")), "batch_size": 4}
+        content = exported.recipe(tmp_path / "net.pt2", 0, data=text)
+    exported.save(model, example, tmp_path / "net.pt2", target)
+    content["train"]["max_steps"] = 6
+    steps = support.export(tmp_path, content, 6)
+    theirs = exported.train(model, steps, exported.OPTIMIZER, own_loss=True)
+    run = support.train(tmp_path, content)
+    support.assert_close_columns(run.column("loss"), theirs, 1e-5, "loss")
+    state = model.state_dict()
+    if kind == "tokens":  # tied to the embedding
+        del state["network.head.weight"]
+    apart, where = exported.distance(run.weights(), state)
+    assert apart <= 1e-5, where
+
+
+@pytest.mark.parametrize("classes", [10, 7])
+def test_trained_weights_are_saved_in_the_program(classes, tmp_path):
+    """PyTorch computes the same with the saved program as with the model and weights.safetensors."""
+    torch.manual_seed(0)
+    path = exported.save(make_programs.Residual().train(), torch.randn(2, 3, 16, 16), tmp_path / "net.pt2")
+    content = exported.recipe(path, 16)
+    content["train"]["max_steps"] = 3
+    if classes != 10:
+        content["model"] |= {"replace_head": True, "num_classes": classes}
+        content["data"] = {"dataset": "synthetic", "size": 32, "batch_size": 4, "image_size": 16}
+    run = support.train(tmp_path, content)
+    support.trainopt("model", "save", run.directory, tmp_path / "trained.pt2")
+    model = make_programs.Residual(classes).train()
+    model.load_state_dict(run.weights())
+    saved = torch.export.load(str(tmp_path / "trained.pt2")).module()
+    images = torch.randn(5, 3, 16, 16)
+    assert torch.equal(saved(images), model(images)) and saved(images).shape == (5, classes)
+
+
 EVALUATED = {
     "stochastic depth, dropout": ("efficientnet_b0", {}),
     "layer norm, stochastic depth": ("convnext_tiny", {}),

@@ -63,18 +63,11 @@ std::vector<GradientCase> operation_cases(const CheckedSlots& slots, const Build
   Model model = plan.model.shapes();
   RecordedCases cases(model, plan.parallel.sync_batch_norm);
   record_operations(model, slots.operations, cases);
-  const InputShape& sample = plan.model.input;
-  const int64_t batch = plan.data.batch_size;
+  const ShapeOfBatch batch = shape_of_batch(plan.model.input, plan.data.batch_size);
   // Not in training: dropout, which has no backward of its own, would draw random numbers.
-  ForwardContext forward;
-  at::Tensor input;
-  if (sample.is_text())
-    input = forward.target = at::empty({batch, sample.tokens}, at::TensorOptions(at::kMeta).dtype(at::kLong));
-  else
-    input = at::empty({batch, sample.channels, sample.height, sample.width}, at::TensorOptions(at::kMeta));
-  model.forward(input, forward);
+  model.forward(batch.input, {.target = batch.target});
   std::vector<GradientCase> all = cases.take();
-  if (!slots.task.is_plain()) all.push_back(loss_case(batch, model.output_shape().front()));
+  if (!slots.task.is_plain()) all.push_back(loss_case(plan.data.batch_size, model.output_shape().front()));
   for (auto& copies : copy_cases(*context.model, plan.tensor_format.compute_type)) all.push_back(std::move(copies));
   return all;
 }

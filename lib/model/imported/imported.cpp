@@ -56,6 +56,10 @@ class ImportedUnit : public Unit {
     all[static_cast<size_t>(program.input)] = copies_input ? input.clone() : input;
     for (const int64_t each : program.imports)
       all[static_cast<size_t>(each)] = context.side->values[static_cast<size_t>(each)];
+    if (program.target) {
+      TRAINOPT_CHECK(context.target.defined());
+      all[*program.target] = context.target;
+    }
     const bool loss_by_slot = program.language_head && context.target.defined();
     const size_t count = program.instructions.size() - (loss_by_slot ? 1 : 0);
     for (size_t i = 0; i < count; ++i) {
@@ -66,6 +70,7 @@ class ImportedUnit : public Unit {
     if (!program.exports.empty()) context.side->values.resize(program.values);
     for (const int64_t each : program.exports)
       context.side->values[static_cast<size_t>(each)] = all[static_cast<size_t>(each)];
+    if (program.logits) context.side->logits = all[*program.logits].toTensor();
     if (loss_by_slot) {
       const auto& [hidden, weight, copy] = *program.language_head;
       return operations->language_head->loss(all[hidden].toTensor(), as_autocast(weight, copy), context.target);
@@ -111,6 +116,7 @@ class Importer {
         create_tensors(unit, site);
         fill(made, unit, site, training, evaluation);
       });
+    name_tied_weights();
     std::vector<std::string> names;
     for (const NodeRange& unit : units_) names.push_back(unit.name);
     builder_.passes(passed_values(source_, names, {training.nodes(), training.side_values()},
@@ -132,7 +138,7 @@ class Importer {
     if (const std::string tokens = source_.token_symbol(); !tokens.empty()) search.symbols[tokens] = input_.tokens;
     Found found = find_layers(nodes, search);
     // Without a target the last layer returns the logits, and no slot is asked.
-    if (input_.is_text())
+    if (source_.task == ModelTask::language_model)
       if (const auto head = language_head_at(nodes, units.back())) nodes[*head]->target = kPlainLinear;
     return {std::move(nodes), std::move(found)};
   }
@@ -185,7 +191,8 @@ class Importer {
     }
     for (const auto& [why, count] : found_["convolutions"].left) layers.other_convolutions += count;
     for (const auto& [why, count] : found_["batch-norms"].left) layers.other_batch_norms += count;
-    layers.language_head = language_head_at(training_nodes_, units_.back()).has_value();
+    layers.language_head =
+        source_.task == ModelTask::language_model && language_head_at(training_nodes_, units_.back()).has_value();
     layers.found = found_text(found_);
   }
 
@@ -267,7 +274,10 @@ class Importer {
     made.input_shape = shapes_[unit];
     made.output_shape = shapes_[unit + 1];
     made.flops_of_sample = flops_[unit];
-    made.is_language_head = input_.is_text() && unit + 1 == units_.size();
+    const bool is_last = unit + 1 == units_.size();
+    give_target(made.training, source_, is_last);
+    give_target(made.evaluation, other_ ? *other_ : source_, is_last);
+    made.is_language_head = source_.task == ModelTask::language_model && is_last;
     made.operations = builder_.operations();
     if (made.is_language_head) {
       made.training.language_head = language_head(training_nodes_, units_.back(), site);
@@ -275,9 +285,14 @@ class Importer {
     }
   }
 
+  static void give_target(UnitProgram& program, const ProgramSource& source, bool is_last) {
+    if (source.target) program.target = source.target->index;
+    if (is_last && source.logits_beside_loss) program.logits = source.logits_beside_loss->index;
+  }
+
   /// The program of the evaluation must have the tensors of the training's.
   void open_other(const ModelConfig& config) {
-    other_.emplace(*config.evaluation_path, config.program);
+    other_.emplace(*config.evaluation_path, config);
     const auto state_of = [](const ProgramSource& source) {
       std::map<std::string, std::pair<ProgramType, std::vector<int64_t>>> state;
       for (const ProgramInput& input : source.program.inputs())
@@ -297,7 +312,9 @@ class Importer {
         other_->refuse(fmt::format("it is not the model of {}, which has no {}", source_.path, tensor));
     if (!(other_->input_shape(config) == source_.input_shape(config)))
       other_->refuse(fmt::format("it takes inputs of another shape than {}", source_.path));
-    if (other_->classes(input_) != source_.classes(input_))
+    if (other_->task != source_.task)
+      other_->refuse(fmt::format("one of it and {} takes a target and the other one does not", source_.path));
+    if (other_->classes() != source_.classes())
       other_->refuse(fmt::format("it returns another number of logits than {}", source_.path));
     for (const ProgramNode& node : other_->graph.nodes)
       if (draws(node)) other_->refuse(node.place() + " draws random numbers; export it after eval()");
@@ -348,6 +365,18 @@ class Importer {
     }
   }
 
+  /// A file may have a tied weight under each of its names.
+  void name_tied_weights() {
+    std::map<std::string, std::string> first_name;
+    for (const auto& [value, entry] : names_)
+      if (const std::string& own = source_.names.at(value); own != entry) first_name[own] = entry;
+    if (first_name.empty()) return;
+    builder_.names_in_files([first_name](const std::string& name) {
+      const auto tied = first_name.find(name);
+      return std::optional(tied == first_name.end() ? name : tied->second);
+    });
+  }
+
   void create(size_t unit, const ProgramInput& input, int64_t value, InstructionSite& site) {
     const StoredTensor& stored = source_.program.stored(input.name);
     const auto known = site.tensors.find(value);
@@ -388,8 +417,13 @@ class Importer {
                         "weights of 16 bits",
                         input.name));
       const auto kind = kinds_.find(input.name);
-      site.tensors[value] = builder_.stored(input.name, stored.sizes, torch_type(stored.type), trained,
-                                            kind == kinds_.end() ? ParameterKind::other : kind->second, read);
+      const auto is = kind == kinds_.end() ? ParameterKind::other : kind->second;
+      site.tensors[value] =
+          stored.is_new
+              ? builder_.parameter(input.name, stored.sizes, InitialValues::torch_linear(source_.head->in), is)
+              : builder_.stored(input.name, stored.sizes, torch_type(stored.type), trained, is, read);
+      if (source_.head && (value == source_.head->weight || value == source_.head->bias))
+        builder_.belongs_to_head(input.name);
       names_[value] = input.name;
       if (cast_.contains(value)) site.copies[value] = builder_.copy_of(input.name);
       tied_[{stored.member, stored.offset}] = value;
@@ -446,7 +480,9 @@ ProgramFacts program_facts(const ModelConfig& config) {
       source.program.range_of(symbol_of(source.tensor_of(source.division.input).sizes.front()));
   return {.input = input,
           .free_tokens = !source.token_symbol().empty(),
-          .classes = source.classes(input),
+          .classes = source.classes(),
+          .embedded_tokens = source.embedded_tokens(),
+          .task = source.task,
           .least_batch = least,
           .largest_batch = largest,
           .operations = static_cast<int64_t>(source.graph.nodes.size()),

@@ -16,7 +16,9 @@ namespace trainopt {
 struct ProgramFacts {
   InputShape input;          ///< one sample
   bool free_tokens = false;  ///< texts may have any number of tokens; `input` has model.context
-  int64_t classes = 0;       ///< size of the last dimension of what it returns: classes, or the vocabulary
+  int64_t classes = 0;  ///< how many its logits tell apart, or the vocabulary; 0: its loss comes without such logits
+  std::optional<int64_t> embedded_tokens;  ///< how many different tokens it can read; null: not known
+  ModelTask task = ModelTask::classification;
   std::optional<int64_t> least_batch, largest_batch;  ///< null: any
   int64_t operations = 0;                             ///< nodes of the graph
   std::string torch_version;

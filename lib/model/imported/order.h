@@ -25,8 +25,10 @@ struct UnitProgram {
   std::optional<LanguageHead> language_head = {};
 
   std::vector<Instruction> instructions;
-  size_t values = 0;              ///< how many the whole program has
-  int64_t input = 0, output = 0;  ///< values by index
+  size_t values = 0;                  ///< how many the whole program has
+  int64_t input = 0, output = 0;      ///< values by index
+  std::optional<size_t> target = {};  ///< the target, if the program computes its own loss
+  std::optional<size_t> logits = {};  ///< what the last unit returns beside such a loss
   std::vector<int64_t> imports = {},
                        exports = {};  ///< side values that it takes from earlier units, and leaves to later ones
 };

@@ -1,6 +1,7 @@
 #include "model/imported/source.h"
 
 #include "base/error.h"
+#include "base/units.h"
 #include "device/tensor.h"
 #include "model/imported/instruction.h"
 #include "model/program/inlined.h"
@@ -10,19 +11,19 @@
 
 namespace trainopt {
 
-ProgramSource::ProgramSource(const ModelConfig& config) : ProgramSource(config.path.value_or(""), config.program) {}
+ProgramSource::ProgramSource(const ModelConfig& config) : ProgramSource(config.path.value_or(""), config) {}
 
-ProgramSource::ProgramSource(const std::string& file, const std::optional<std::string>& name)
-    : program(open_program(file, name)), path(program.archive().path().string()) {
+ProgramSource::ProgramSource(const std::string& file, const ModelConfig& config)
+    : program(open_program(file, config.program)), path(program.archive().path().string()) {
   try {
     graph = inlined(program.graph());
   } catch (const UserError& error) {
     refuse(error.what());
   }
-  find_input();
+  find_inputs(config.task);
+  find_outputs();
   find_given();
-  if (graph.outputs.size() != 1 || !std::holds_alternative<ProgramValue>(graph.outputs.front()))
-    refuse(fmt::format("it returns {} values; it must return one tensor, the logits", graph.outputs.size()));
+  find_last_layer(config);
   if (graph.nodes.empty()) refuse("it computes nothing");
   find_changed();
 }
@@ -30,16 +31,33 @@ ProgramSource::ProgramSource(const std::string& file, const std::optional<std::s
 void ProgramSource::find_given() {
   std::set<int64_t> used;
   for (const ProgramNode& node : graph.nodes) for_each_input(node, [&](int64_t value) { used.insert(value); });
+  // A tied weight has several names, and the graph may use one of them only.
+  std::set<std::pair<std::string, int64_t>> used_memory;
+  for (size_t i = 0; i < graph.inputs.size(); ++i)
+    if (program.inputs()[i].kind != ProgramInput::Kind::user && used.contains(graph.inputs[i].index)) {
+      const StoredTensor& stored = program.stored(program.inputs()[i].name);
+      used_memory.emplace(stored.member, stored.offset);
+    }
   for (size_t i = 0; i < graph.inputs.size(); ++i)
     if (const ProgramInput& input = program.inputs()[i]; input.kind != ProgramInput::Kind::user) {
       const int64_t value = graph.inputs[i].index;
       names[value] = input.name;
       division.given.insert(value);
       // A parameter that nothing computes with has no gradient, and PyTorch's optimizers leave it as it is.
-      const bool trained = input.kind == ProgramInput::Kind::parameter && used.contains(value) &&
-                           is_floating(program.stored(input.name).type) && program.stored(input.name).requires_gradient;
+      const StoredTensor& stored = program.stored(input.name);
+      const bool trained = input.kind == ProgramInput::Kind::parameter && is_floating(stored.type) &&
+                           stored.requires_gradient && used_memory.contains({stored.member, stored.offset});
       if (trained) division.trained.insert(value);
     }
+}
+
+void ProgramSource::find_last_layer(const ModelConfig& config) {
+  std::string why_not =
+      fmt::format("model.replace_head is for classifiers, and this is a program of model.task: {}", word_of(task));
+  if (task == ModelTask::classification) head = find_head(graph, division.trained, why_not);
+  if (!config.replace_head) return;
+  if (!head) refuse(why_not + "; export it with the last layer that you need, and remove model.replace_head");
+  give_classes(*head, classes_of(config), names, graph, program);
 }
 
 void ProgramSource::find_changed() {
@@ -54,12 +72,24 @@ void ProgramSource::find_changed() {
     if (sets.contains(aliases->set_of(value))) changed.insert(value);
 }
 
-void ProgramSource::find_input() {
+void ProgramSource::find_inputs(ModelTask wanted) {
   std::vector<ProgramValue> of_user;
   for (size_t i = 0; i < graph.inputs.size(); ++i)
     if (program.inputs()[i].kind == ProgramInput::Kind::user) of_user.push_back(graph.inputs[i]);
-  if (of_user.size() != 1)
-    refuse(fmt::format("it takes {} inputs; it must take one, the images or the tokens", of_user.size()));
+  const bool has_target = of_user.size() == 2 && (wanted == ModelTask::automatic || wanted == ModelTask::loss);
+  const bool returns_number = graph.outputs.size() == 1 &&
+                              std::holds_alternative<ProgramValue>(graph.outputs.front()) &&
+                              tensor_of(std::get<ProgramValue>(graph.outputs.front())).sizes.empty();
+  if (!has_target && (wanted == ModelTask::loss || (of_user.size() == 1 && returns_number)))
+    refuse(
+        fmt::format("it takes {}; a program that computes its own loss takes two, the images or tokens and the "
+                    "target, even if it does not use the target",
+                    counted(std::ssize(of_user), "input")));
+  if (!has_target && of_user.size() != 1)
+    refuse(
+        fmt::format("it takes {} inputs; it must take one, the images or the tokens, or, with model.task: loss, two: "
+                    "also the target",
+                    of_user.size()));
   division.input = of_user.front();
   const ProgramTensor& tensor = tensor_of(division.input);
   if (!tensor.sizes.empty() && std::holds_alternative<int64_t>(tensor.sizes.front()))
@@ -69,6 +99,69 @@ void ProgramSource::find_input() {
                     std::get<int64_t>(tensor.sizes.front())));
   if (tensor.sizes.empty() || symbol_of(tensor.sizes.front()).empty())
     refuse("the size of its batches is not free: it depends on another; export it with torch.export.Dim(\"batch\")");
+  const bool is_text = tensor.type == ProgramType::int64;
+  task = has_target ? ModelTask::loss : is_text ? ModelTask::language_model : ModelTask::classification;
+  if (wanted != ModelTask::automatic && wanted != task)
+    refuse(fmt::format("it takes {}, and model.task: {} is for {}", is_text ? "tokens" : "images", word_of(wanted),
+                       is_text ? "images" : "tokens"));
+  if (!has_target) return;
+  target = of_user.back();
+  require_used(division.input, *target);
+  division.given.insert(target->index);
+  const ProgramTensor& of_target = tensor_of(*target);
+  if (of_target.type != ProgramType::int64 || of_target.sizes.size() != (is_text ? 2U : 1U))
+    refuse(fmt::format("its second input must be the target, int64: {}",
+                       is_text ? "batch × tokens, the next one of each" : "batch, the class of each image"));
+  if (!(of_target.sizes.front() == tensor.sizes.front()))
+    refuse("its target has batches of another size than its input; export both with the same torch.export.Dim");
+}
+
+void ProgramSource::require_used(const ProgramValue& input, const ProgramValue& of_target) const {
+  for (const ProgramNode& node : graph.nodes) {
+    bool used = false;
+    for_each_input(node, [&](int64_t value) { used = used || value == input.index; });
+    if (used) return;
+  }
+  const auto& [first, second] = std::tie(graph.values[static_cast<size_t>(input.index)].name,
+                                         graph.values[static_cast<size_t>(of_target.index)].name);
+  refuse(
+      fmt::format("nothing in it uses its input {}; torch.export takes two examples that are one tensor for one "
+                  "input, so export it with another tensor for {}",
+                  first, second));
+}
+
+void ProgramSource::find_outputs() {
+  const size_t count = graph.outputs.size();
+  const bool is_tensor = count > 0 && std::holds_alternative<ProgramValue>(graph.outputs.front());
+  if (task != ModelTask::loss) {
+    if (count != 1 || !is_tensor)
+      refuse(fmt::format("it returns {} values; it must return one tensor, the logits", count));
+    return;
+  }
+  if (count > 2 || !is_tensor)
+    refuse(fmt::format("it returns {} values; it must return its loss, perhaps followed by logits", count));
+  const ProgramTensor& loss = tensor_of(std::get<ProgramValue>(graph.outputs.front()));
+  if (!loss.sizes.empty() || (loss.type && !is_floating(*loss.type)))
+    refuse(
+        "it takes two inputs, and what it returns first is no loss: that is one number, a tensor without dimensions");
+  if (count == 2) find_logits_beside_loss();
+  graph.outputs.resize(1);
+}
+
+/// Adds a node that computes them again without gradient, at the end: so they are known where the loss is.
+void ProgramSource::find_logits_beside_loss() {
+  const auto* logits = std::get_if<ProgramValue>(&graph.outputs[1]);
+  const bool is_text = tensor_of(division.input).type == ProgramType::int64;
+  if (logits == nullptr || is_text) return;  // no metric is known for these
+  const ProgramTensor tensor = tensor_of(*logits);
+  if (tensor.sizes.size() != 2 || !std::holds_alternative<int64_t>(tensor.sizes[1]) || !tensor.type ||
+      !is_floating(*tensor.type))
+    return;
+  logits_beside_loss = ProgramValue{static_cast<int64_t>(graph.values.size())};
+  graph.values.push_back({.name = graph.values[static_cast<size_t>(logits->index)].name, .tensor = tensor});
+  graph.nodes.push_back({.target = "torch.ops.aten.detach.default",
+                         .inputs = {{.name = "self", .argument = {.items = {*logits}}}},
+                         .outputs = {{.values = {*logits_beside_loss}}}});
 }
 
 bool ProgramSource::changes_what_it_reads(const ProgramNode& node) const {
@@ -126,14 +219,25 @@ InputShape ProgramSource::input_shape(const ModelConfig& config) const {
       "tokens)");
 }
 
-int64_t ProgramSource::classes(const InputShape& input) const {
+int64_t ProgramSource::classes() const {
+  if (task == ModelTask::loss)
+    return logits_beside_loss ? std::get<int64_t>(tensor_of(*logits_beside_loss).sizes.back()) : 0;
   const ProgramTensor& output = tensor_of(std::get<ProgramValue>(graph.outputs.front()));
-  const size_t dimensions = input.is_text() ? 3 : 2;
+  const bool is_text = task == ModelTask::language_model;
   const auto* last = output.sizes.empty() ? nullptr : std::get_if<int64_t>(&output.sizes.back());
-  if (output.sizes.size() != dimensions || last == nullptr)
-    refuse(
-        fmt::format("it must return logits, {}", input.is_text() ? "batch × tokens × vocabulary" : "batch × classes"));
+  if (output.sizes.size() != (is_text ? 3U : 2U) || last == nullptr)
+    refuse(fmt::format("it must return logits, {}", is_text ? "batch × tokens × vocabulary" : "batch × classes"));
   return *last;
+}
+
+std::optional<int64_t> ProgramSource::embedded_tokens() const {
+  for (const ProgramNode& node : graph.nodes) {
+    if (aten_name(node.target) != "embedding" || value_argument(node, "indices") != division.input) continue;
+    const auto weight = value_argument(node, "weight");
+    const auto* rows = weight ? std::get_if<int64_t>(&tensor_of(*weight).sizes.front()) : nullptr;
+    if (rows != nullptr) return *rows;
+  }
+  return std::nullopt;
 }
 
 bool ProgramSource::is_of_evaluation() const {
@@ -173,6 +277,7 @@ at::ScalarType torch_type(ProgramType type) {
 
 /// A tensor of the archive, contiguous in the CPU's memory.
 at::Tensor read_tensor(const ProgramArchive& archive, const StoredTensor& stored) {
+  TRAINOPT_CHECK(!stored.is_new);
   const auto bytes = archive.size_of(stored.member);
   const at::ScalarType type = torch_type(stored.type);
   const at::Tensor all = at::empty({static_cast<int64_t>(bytes) / bytes_of(stored.type)}, type);

@@ -4,6 +4,7 @@
 #include "model/config.h"
 #include "model/imported/aliases.h"
 #include "model/imported/division.h"
+#include "model/imported/head.h"
 #include "model/program/program.h"
 
 #include <ATen/core/Tensor.h>
@@ -19,7 +20,7 @@ namespace trainopt {
 /// Throws UserError(checkpoint) that says in one sentence why the program cannot be trained here.
 struct ProgramSource {
   explicit ProgramSource(const ModelConfig& config);
-  ProgramSource(const std::string& file, const std::optional<std::string>& name);
+  ProgramSource(const std::string& file, const ModelConfig& config);
 
   [[noreturn]] void refuse(const std::string& why) const { program.archive().refuse(why); }
   bool is_trained(int64_t value) const { return division.trained.contains(value); }
@@ -34,8 +35,10 @@ struct ProgramSource {
   std::string token_symbol() const;
   /// One sample of its input, with model.context tokens if their number is free.
   InputShape input_shape(const ModelConfig& config) const;
-  /// The last dimension of what it returns.
-  int64_t classes(const InputShape& input) const;
+  /// The classes that its logits tell apart, or the vocabulary; 0: its loss comes without logits of classes.
+  int64_t classes() const;
+  /// How many different tokens it has embeddings for; null if its input is no text or goes elsewhere.
+  std::optional<int64_t> embedded_tokens() const;
   /// Whether it is a program of model.eval(): it has operations that training and evaluation tell apart, and all are in
   /// evaluation.
   bool is_of_evaluation() const;
@@ -47,9 +50,17 @@ struct ProgramSource {
   std::optional<AliasSets> aliases;
   std::set<int64_t> changed;  ///< given values that an operation changes
   DivisionInput division;
+  ModelTask task = ModelTask::automatic;           ///< never `automatic` once constructed
+  std::optional<ProgramValue> target;              ///< its second input, if it computes its own loss
+  std::optional<ProgramValue> logits_beside_loss;  ///< batch × classes, without gradient; the last node computes them
+  std::optional<ProgramHead> head;                 ///< the last layer of a classifier, if it is linear
 
  private:
-  void find_input();
+  void find_inputs(ModelTask wanted);
+  void require_used(const ProgramValue& input, const ProgramValue& of_target) const;
+  void find_outputs();
+  void find_logits_beside_loss();
+  void find_last_layer(const ModelConfig& config);
   void find_given();
   void find_changed();
 };

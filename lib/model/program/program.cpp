@@ -375,6 +375,12 @@ const StoredTensor& Program::stored(const std::string& name) const {
   return tensor->second;
 }
 
+void Program::replace(const std::string& name, std::vector<int64_t> sizes) {
+  StoredTensor& tensor = stored_.at(name);
+  tensor = {.member = "new " + name, .type = tensor.type, .sizes = std::move(sizes), .strides = {}};
+  tensor.requires_gradient = tensor.is_new = true;
+}
+
 Program open_program(const std::filesystem::path& path, const std::optional<std::string>& name) {
   return Program(std::make_shared<const ProgramArchive>(path), name);
 }

@@ -107,6 +107,7 @@ struct StoredTensor {
   std::vector<int64_t> sizes, strides;
   int64_t offset = 0;  ///< in elements
   bool requires_gradient = false;
+  bool is_new = false;  ///< not in the archive: Program::replace()
 };
 
 /// What an input of the graph is.
@@ -128,6 +129,8 @@ class Program {
   const std::vector<ProgramInput>& inputs() const { return inputs_; }  ///< one for each of graph().inputs
   const StoredTensor& stored(const std::string& name) const;           ///< a parameter's, buffer's or constant's tensor
   const std::string& torch_version() const { return torch_version_; }
+  /// Gives a parameter other sizes; it then has no values.
+  void replace(const std::string& name, std::vector<int64_t> sizes);
   /// The least and the largest value that the program allows a symbol; it has none of either if it allows all.
   struct Range {
     std::optional<int64_t> least, largest;

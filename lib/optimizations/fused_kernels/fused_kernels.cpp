@@ -80,6 +80,10 @@ Receipt receipt(std::span<const Fused> parts, const StepTrace& seen) {
   return receipt;
 }
 Receipt receipt_of_images(const StepTrace& seen) { return receipt(kFused, seen); }
+/// Losses, which are last in the list, are not ours.
+Receipt receipt_of_own_loss(const StepTrace& seen) {
+  return receipt(std::span(kFused).first(std::size(kFused) - 1), seen);
+}
 Receipt receipt_of_language(const StepTrace& seen) { return receipt(kFusedOfLanguageModels, seen); }
 
 /// Fills the slots of the operations on rows that the network has. Returns what is fused; empty if it has none.
@@ -138,6 +142,20 @@ void fuse_loss(Plan& plan) {
                  });
 }
 
+Outcome outcome_without_batch_norms(const Plan& plan, const std::string& rows) {
+  if (plan.model.task == ModelTask::classification)
+    return Outcome::applied(rows.empty()
+                                ? fmt::format("loss and its gradient in one pass; {}", plan.model.has_no("batch-norm"))
+                                : rows + ", loss with its gradient (one)",
+                            receipt_of_images);
+  const char* const why = "the program computes its own loss, which is not fused";
+  const LayerCounts& layers = plan.model.layers;
+  if (rows.empty() && layers.linears.empty() && layers.attentions == 0) return Outcome::none(why);
+  return Outcome::applied(
+      fmt::format("{}; {}", rows.empty() ? "large products and attention where they are faster" : rows, why),
+      receipt_of_own_loss);
+}
+
 }  // namespace
 
 void check(OptionChecks& checks) {
@@ -152,13 +170,9 @@ Outcome apply(Plan& plan) {
     return Outcome::none("this build has no GPU kernels: it was configured with TRAINOPT_CUDA=OFF");
   speed_up_linear_layers(plan);
   const std::string rows = fuse_row_operations(plan);
-  if (plan.model.input.is_text()) return apply_to_language_model(plan, rows);
-  fuse_loss(plan);
-  if (plan.model.layers.batch_norms == 0)
-    return Outcome::applied(rows.empty()
-                                ? fmt::format("loss and its gradient in one pass; {}", plan.model.has_no("batch-norm"))
-                                : fmt::format("{}, loss with its gradient (one)", rows),
-                            receipt_of_images);
+  if (plan.model.task == ModelTask::language_model) return apply_to_language_model(plan, rows);
+  if (plan.model.task == ModelTask::classification) fuse_loss(plan);
+  if (plan.model.layers.batch_norms == 0) return outcome_without_batch_norms(plan, rows);
   plan.operations.batch_norm.fill(
       "fused_kernels", "fused with addition, ReLU and the stem's max-pool, in two passes",
       [](const BuildContext& context) { return make_fused_batch_norm(kernels_for(context.device)); });
@@ -168,9 +182,10 @@ Outcome apply(Plan& plan) {
   plan.tensor_format.memory_format = at::MemoryFormat::ChannelsLast;
   return Outcome::applied(
       fmt::format("{}batch-norm fused with addition, ReLU and the stem's max-pool (two passes forward, two backward), "
-                  "average pool (one and one), loss with its gradient (one); activations as NHWC",
-                  rows.empty() ? "" : rows + "; "),
-      receipt_of_images);
+                  "average pool (one and one){}; activations as NHWC",
+                  rows.empty() ? "" : rows + "; ",
+                  plan.model.task == ModelTask::loss ? "" : ", loss with its gradient (one)"),
+      plan.model.task == ModelTask::loss ? receipt_of_own_loss : receipt_of_images);
 }
 
 }  // namespace trainopt::fused_kernels

@@ -63,19 +63,27 @@ Receipt receipt(const StepTrace& seen, const StagePlan& plan) {
 class StageTask : public Task {
  public:
   explicit StageTask(std::unique_ptr<Task> inner) : inner_(std::move(inner)) {}
-  TaskOutput loss(Model& model, const at::Tensor& input, const at::Tensor&,
+  TaskOutput loss(Model& model, const at::Tensor& input, const at::Tensor& target,
                   const ForwardContext& context) const override {
-    return {model.forward(input, context), {}};
+    return {forward(model, input, target, context), {}};
   }
-  TaskOutput evaluation_loss(Model& model, const at::Tensor& input, const at::Tensor&,
+  TaskOutput evaluation_loss(Model& model, const at::Tensor& input, const at::Tensor& target,
                              const ForwardContext& context) const override {
-    model.forward(input, context);
+    forward(model, input, target, context);
     return {};
   }
-  bool counts_correct() const override { return inner_->counts_correct(); }
+  Metrics metrics() const override { return inner_->metrics(); }
   at::Tensor correct(const at::Tensor&, const at::Tensor&) const override { return {}; }
 
  private:
+  /// A program that computes its own loss may use the target in any unit.
+  static at::Tensor forward(Model& model, const at::Tensor& input, const at::Tensor& target,
+                            const ForwardContext& context) {
+    ForwardContext with_target = context;
+    with_target.target = target;
+    return model.forward(input, with_target);
+  }
+
   std::unique_ptr<Task> inner_;
 };
 

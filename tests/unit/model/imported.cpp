@@ -401,7 +401,7 @@ TEST_CASE("a value is freed by its last use in the unit, unless a later unit tak
 TEST_CASE("what a program takes, returns, trains and changes") {
   const ProgramSource source(config_of(file("effects")));
   CHECK(source.input_shape({}) == InputShape{.channels = 3, .height = 8, .width = 8});
-  CHECK(source.classes(source.input_shape({})) == 10);
+  CHECK(source.classes() == 10);
   CHECK(source.division.trained.size() == 6);
   REQUIRE(source.changed.size() == 1);
   CHECK(source.names.at(*source.changed.begin()) == "mean");

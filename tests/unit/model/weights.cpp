@@ -119,9 +119,16 @@ TEST_CASE("weights that do not fit are refused with the first ten differences, a
   for (int i = 0; i < 30; ++i) many.emplace_back(fmt::format("unknown.{:02}", i), at::zeros({1}));
   save_tensors(path, many);
   const std::string sentence = refusal(model, path);
-  CHECK_THAT(sentence, ContainsSubstring("34 differences: layers.0.weight is missing"));
-  CHECK_THAT(sentence, ContainsSubstring("unknown.05 is unexpected; and 24 more"));
-  CHECK_THAT(sentence, !ContainsSubstring("unknown.06"));
+  CHECK_THAT(sentence,
+             ContainsSubstring("the model has layers.0.bias, layers.0.weight, layers.1.bias, layers.1.weight;"));
+  CHECK_THAT(sentence, ContainsSubstring("unknown.09 and 20 more"));
+  CHECK_THAT(sentence, !ContainsSubstring("unknown.10"));
+  many.emplace_back("layers.0.bias", at::zeros({4}));
+  save_tensors(path, many);
+  const std::string differences = refusal(model, path);
+  CHECK_THAT(differences, ContainsSubstring("33 differences: layers.0.weight is missing"));
+  CHECK_THAT(differences, ContainsSubstring("unknown.06 is unexpected; and 23 more"));
+  CHECK_THAT(differences, !ContainsSubstring("unknown.07"));
 }
 
 TEST_CASE("replace_head takes all weights but the last layer's, which may have any size") {

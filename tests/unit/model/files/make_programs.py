@@ -92,7 +92,7 @@ class AttentionDropout(nn.Module):
 class Residual(nn.Module):
     """Stem, residual block and head as torchvision's ResNets have them."""
 
-    def __init__(self, width=32):
+    def __init__(self, classes=10, width=32):
         super().__init__()
         conv = {"kernel_size": 3, "padding": 1, "bias": False}
         self.stem = nn.Sequential(nn.Conv2d(3, width, **conv), nn.BatchNorm2d(width), nn.ReLU(inplace=True))
@@ -100,7 +100,7 @@ class Residual(nn.Module):
         self.conv1, self.bn1 = nn.Conv2d(width, width, **conv), nn.BatchNorm2d(width)
         self.conv2, self.bn2 = nn.Conv2d(width, width, **conv), nn.BatchNorm2d(width, eps=0.001, momentum=0.01)
         self.mean = nn.AdaptiveAvgPool2d(1)
-        self.fc = nn.Linear(width, 10)
+        self.fc = nn.Linear(width, classes)
 
     def forward(self, x):
         x = self.pool(self.stem(x))
@@ -113,7 +113,7 @@ class Residual(nn.Module):
 class Text(nn.Module):
     """A transformer's block and a head that is its embedding."""
 
-    def __init__(self, vocabulary=32, width=16, tokens=8):
+    def __init__(self, vocabulary=32, tokens=8, width=16):
         super().__init__()
         self.wte, self.wpe = nn.Embedding(vocabulary, width), nn.Embedding(tokens, width)
         self.block = nn.ModuleDict(
@@ -239,10 +239,31 @@ class Mixed(nn.Module):
         return self.fc((x + self.down(y * 0.5 * (1.0 + torch.erf(y / 2**0.5)))).mean(1))
 
 
-def write(name, model, example, dynamic=True):
-    shapes = ({0: torch.export.Dim("batch")},) if dynamic else None
+class OwnLoss(nn.Module):
+    """Computes its own loss, and uses the target in its first block too."""
+
+    def __init__(self, returns_logits=True):
+        super().__init__()
+        self.returns_logits = returns_logits
+        self.condition = nn.Embedding(10, 8)
+        self.stem = nn.Conv2d(3, 8, 3, padding=1, bias=False)
+        self.bn = nn.BatchNorm2d(8)
+        self.blocks = nn.ModuleList([Block(8), Block(8)])
+        self.head = nn.Linear(8, 10)
+
+    def forward(self, x, target):
+        x = torch.relu(self.bn(self.stem(x))) + 0.1 * self.condition(target)[:, :, None, None]
+        for block in self.blocks:
+            x = block(x, 1)
+        logits = self.head(x.mean((2, 3)))
+        loss = nn.functional.cross_entropy(logits, target, label_smoothing=0.1) + 0.01 * logits.square().mean()
+        return (loss, logits) if self.returns_logits else loss
+
+
+def write(name, model, *examples, dynamic=True):
+    shapes = tuple({0: torch.export.Dim("batch")} for _ in examples) if dynamic else None
     whole = HERE / "whole.pt2"
-    torch.export.save(torch.export.export(model, (example,), dynamic_shapes=shapes), str(whole))
+    torch.export.save(torch.export.export(model, examples, dynamic_shapes=shapes), str(whole))
     with zipfile.ZipFile(whole) as source, zipfile.ZipFile(HERE / f"{name}.pt2", "w") as out:
         for member in source.namelist():
             content, short = source.read(member), member.split("/", 1)[1]
@@ -280,6 +301,9 @@ def main():
     depthwise = [nn.Conv2d(3, 64, 3, stride=2, padding=1), nn.Conv2d(64, 64, 5, padding=2, groups=64)]
     head = [nn.BatchNorm2d(64), nn.Hardswish(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, 10)]
     write("depthwise", nn.Sequential(*depthwise, *head).train(), torch.randn(2, 3, 16, 16))
+    target = torch.zeros(2, dtype=torch.int64)
+    write("own-loss", OwnLoss().train(), image, target)
+    write("only-loss", OwnLoss(returns_logits=False).train(), image, target)
 
 
 if __name__ == "__main__":
