@@ -118,12 +118,16 @@ Command add_model_show(CLI::App& model) {
   CLI::App* command = model.add_subcommand("show", "What a program that torch.export saved contains, and its units");
   struct Options {
     std::string path, program, units = "blocks";
+    std::optional<int64_t> context;
     bool json = false;
   };
   const auto options = std::make_shared<Options>();
   command->add_option("file", options->path, "The .pt2 file")->required()->type_name("FILE");
   command->add_option("--program", options->program, "Which program of the file, if it has several");
   command->add_option("--units", options->units, "As model.units: blocks, layers, or a pattern of modules");
+  command->add_option("--context", options->context,
+                      "As model.context: tokens of a sample, if the program leaves them free; otherwise 1024, or as "
+                      "close to it as the program allows");
   command->add_flag("--json", options->json, "Print one JSON object");
   return [options](const CommandContext&) {
     ModelConfig config;
@@ -131,6 +135,7 @@ Command add_model_show(CLI::App& model) {
     config.path = options->path;
     if (!options->program.empty()) config.program = options->program;
     config.units = options->units;
+    config.context = options->context.value_or(nearest_context(config));
     const Json json = describe_program(config);
     if (options->json)
       print_json(json);

@@ -162,7 +162,25 @@ def test_trained_weights_are_saved_in_the_program(classes, tmp_path):
     assert torch.equal(saved(images), model(images)) and saved(images).shape == (5, classes)
 
 
+class DropPath(torch.nn.Module):
+    """Stochastic depth as Hugging Face's transformers write it."""
+
+    def __init__(self):
+        super().__init__()
+        self.network = make_programs.Residual(192)
+        self.first, self.head = torch.nn.Linear(192, 192), torch.nn.Linear(192, 10)
+
+    def forward(self, x):
+        x = self.network(x)
+        y = self.first(x)
+        if self.training:
+            drawn = 0.75 + torch.rand((y.shape[0], 1), dtype=y.dtype)
+            y = y.div(0.75) * drawn.floor_()
+        return self.head(x + y)
+
+
 EVALUATED = {
+    "stochastic depth of transformers": (DropPath, {}),
     "stochastic depth, dropout": ("efficientnet_b0", {}),
     "layer norm, stochastic depth": ("convnext_tiny", {}),
     "attention, dropout": ("vit_b_16", {"image_size": 32, "dropout": 0.1, "attention_dropout": 0.1}),
@@ -174,7 +192,7 @@ EVALUATED = {
 @pytest.mark.parametrize("name, options", EVALUATED.values(), ids=EVALUATED.keys())
 def test_evaluation_is_that_of_eval(name, options, tmp_path):
     """Also after training with dropout, whose draws are trainopt's own: PyTorch evaluates the weights that result."""
-    model = exported.torchvision_model(name, draws=True, **options)().train()
+    model = (name() if name is DropPath else exported.torchvision_model(name, draws=True, **options)()).train()
     path = exported.save(model, torch.randn(2, 3, 32, 32), tmp_path / "net.pt2")
     folder = tmp_path / "data"
     support.write_cifar10(folder, {"data_batch_1": 40, "test_batch": 30})

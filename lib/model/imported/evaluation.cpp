@@ -115,9 +115,55 @@ class Turn {
     const auto self = value_argument(node, "self");
     const bool begins = name == "empty" || name == "new_empty" || name == "empty_like";
     const bool goes_on = (name == "bernoulli_" || name == "div_") && self && noise_.contains(self->index);
-    if (!(begins && feeds_bernoulli(node)) && !goes_on) return false;
+    if (!(begins && feeds_bernoulli(node)) && !goes_on) return is_floored_noise(node);
     noise_.insert(first_output(node).index);
     return true;
+  }
+
+  /// A step of rand → add → floor, the same noise in Hugging Face's words: floor(draw in [0, 1) + share that is kept).
+  bool is_floored_noise(const ProgramNode& node) {
+    const std::string_view name = aten_name(node.target);
+    const auto self = value_argument(node, "self");
+    std::optional<double> kept;
+    if (name == "rand")
+      kept = kept_by(node);
+    else if (self && kept_.contains(self->index) && (name == "add" || name == "floor" || name == "floor_"))
+      kept = kept_.at(self->index);
+    if (!kept) return false;
+    kept_[first_output(node).index] = *kept;
+    noise_.insert(first_output(node).index);
+    return true;
+  }
+
+  /// The share of samples that these draws keep; null if they are used otherwise.
+  std::optional<double> kept_by(const ProgramNode& drawn) const {
+    const ProgramNode *sum = only_user(drawn), *floored = sum != nullptr ? only_user(*sum) : nullptr;
+    if (floored == nullptr || aten_name(sum->target) != "add") return std::nullopt;
+    if (aten_name(floored->target) != "floor" && aten_name(floored->target) != "floor_") return std::nullopt;
+    return number(*sum, "other");
+  }
+
+  const ProgramNode* only_user(const ProgramNode& made) const {
+    const ProgramNode* user = nullptr;
+    for (const ProgramNode& node : graph_.nodes)
+      for_each_input(node, [&](int64_t value) {
+        if (value == first_output(made).index) user = user == nullptr ? &node : &made;
+      });
+    return user == &made ? nullptr : user;
+  }
+
+  static std::optional<double> number(const ProgramNode& node, std::string_view argument) {
+    const ProgramItem* item = constant_argument(node, argument);
+    const double* value = item != nullptr ? std::get_if<double>(item) : nullptr;
+    return value != nullptr ? std::optional(*value) : std::nullopt;
+  }
+
+  /// What was divided by this share, if the value was.
+  std::optional<ProgramValue> before_scaling(const ProgramValue& value, double kept) const {
+    for (const ProgramNode& node : graph_.nodes)
+      if (first_output(node) == value && aten_name(node.target) == "div" && number(node, "other") == kept)
+        return value_argument(node, "self");
+    return std::nullopt;
   }
 
   /// Whether a new tensor is only there to be filled with draws.
@@ -135,7 +181,13 @@ class Turn {
     if ((name != "mul" && name != "mul_") || !self || !other) return false;
     const bool of_self = noise_.contains(self->index), of_other = noise_.contains(other->index);
     if (of_self == of_other) return false;
-    passed_on(node, of_self ? *other : *self);
+    ProgramValue kept = of_self ? *other : *self;
+    if (const auto share = kept_.find(of_self ? self->index : other->index); share != kept_.end()) {
+      const auto unscaled = before_scaling(kept, share->second);
+      if (!unscaled) return false;
+      kept.index = result_.same_as[index(*unscaled)];
+    }
+    passed_on(node, kept);
     return true;
   }
 
@@ -153,6 +205,7 @@ class Turn {
   AliasSets aliases_;
   EvaluationNodes result_;
   std::set<int64_t> noise_;
+  std::map<int64_t, double> kept_;  ///< for noise that is floored: the share of samples that it keeps
 };
 
 }  // namespace

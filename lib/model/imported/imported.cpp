@@ -489,6 +489,14 @@ ProgramFacts program_facts(const ModelConfig& config) {
           .torch_version = source.program.torch_version()};
 }
 
+int64_t nearest_context(const ModelConfig& config) {
+  const ProgramSource source(config);
+  const std::string tokens = source.token_symbol();
+  if (tokens.empty()) return config.context;
+  const auto [least, largest] = source.program.range_of(tokens);
+  return std::max(least.value_or(1), std::min(config.context, largest.value_or(config.context)));
+}
+
 std::string why_not_evaluated(const ModelConfig& config) {
   if (config.evaluation_path) return {};  // building the model checks it
   const ProgramSource source(config);

@@ -25,6 +25,8 @@ struct ProgramFacts {
 };
 /// Throws UserError(checkpoint) that says in one sentence why the program cannot be trained here.
 ProgramFacts program_facts(const ModelConfig& config);
+/// config.context, or the number of tokens closest to it that the program allows.
+int64_t nearest_context(const ModelConfig& config);
 /// Why the program cannot be evaluated; empty: it can. Names the operation and its module.
 std::string why_not_evaluated(const ModelConfig& config);
 struct ProgramNotes {
