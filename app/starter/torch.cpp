@@ -47,14 +47,18 @@ std::optional<Torch> read_torch(const fs::path& folder) {
 }
 
 std::string problem_with(const Torch& torch) {
-  const std::string replace = "; replace it with: pip install --force-reinstall 'torch==" TRAINOPT_TORCH ".*'; found " +
+  const std::string replace = "replace torch with: pip install --force-reinstall 'torch==" TRAINOPT_TORCH
+                              ".*'; found " +
                               torch.version + " in " + torch.folder.string();
-  if (!starts_with(torch.version, TRAINOPT_TORCH "."))
-    return "this trainopt works with torch " TRAINOPT_TORCH " only, and another version is installed" + replace;
+  if (!starts_with(torch.version, TRAINOPT_TORCH ".")) {
+    const std::string minor = torch.version.substr(0, torch.version.find('.', torch.version.find('.') + 1));
+    return "this trainopt was built for torch " TRAINOPT_TORCH ", and " + torch.version +
+           " is installed; install the wheel for " + minor + " if there is one, or " + replace;
+  }
   // Without CUDA it serves jobs on the CPU; the program itself says so on a machine with a GPU.
   if (!torch.cuda.empty() && !starts_with(torch.cuda, TRAINOPT_CUDA "."))
-    return "this trainopt works with torch for CUDA " TRAINOPT_CUDA " only, and the installed one is for CUDA " +
-           torch.cuda + replace;
+    return "this trainopt was built for CUDA " TRAINOPT_CUDA ", and the installed torch is for CUDA " + torch.cuda +
+           "; " + replace;
   return "";
 }
 

@@ -4,10 +4,10 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/signals.h"
+#include "comm/c10d_store.h"
 #include "comm/store.h"
 
 #include <pthread.h>
-#include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include <algorithm>
 

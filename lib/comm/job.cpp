@@ -4,13 +4,11 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/progress.h"
+#include "comm/c10d_store.h"
 #include "comm/heartbeat.h"
 #include "comm/process_groups.h"
 #include "comm/rendezvous.h"
 #include "comm/store.h"
-
-#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
-#include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include <algorithm>
 #include <filesystem>

@@ -2,10 +2,9 @@
 
 #include "base/error.h"
 #include "comm/c10d_communicator.h"
+#include "comm/c10d_store.h"
 #include "device/cuda_library.h"
 #include "device/cuda_table.h"
-
-#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
 namespace trainopt {
 

@@ -1,11 +1,11 @@
 // Creates the communicator of a job with several ranks.
 #pragma once
 
+#include "comm/c10d_store.h"
 #include "comm/communicator.h"
 #include "comm/store.h"
 
 #include <torch/csrc/distributed/c10d/Backend.hpp>
-#include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include <memory>
 #include <string>

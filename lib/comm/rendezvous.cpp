@@ -5,12 +5,12 @@
 #include "base/files/files.h"
 #include "base/log.h"
 #include "base/sha256.h"
+#include "comm/c10d_store.h"
 #include "comm/store.h"
 
 #include <arpa/inet.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include <fcntl.h>

@@ -3,8 +3,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/sha256.h"
-
-#include <torch/csrc/distributed/c10d/Store.hpp>
+#include "comm/c10d_store.h"
 
 #include <algorithm>
 #include <atomic>

@@ -2,13 +2,13 @@
 // shape: milliseconds of each side and the ratios. Both sides take turns; a ratio is the median over the turns.
 #include "base/clock.h"
 #include "base/json.h"
+#include "autograd.h"
 #include "device/device_allocator.h"
 #include "device/tensor.h"
 #include "kernels/attention/attention.h"
 #include "metrics/summary.h"
 
 #include <ATen/ops/scaled_dot_product_attention.h>
-#include <torch/csrc/autograd/autograd.h>
 
 #include <cstdlib>
 #include <functional>

@@ -4,12 +4,11 @@
 // the turns.
 #include "base/clock.h"
 #include "base/json.h"
+#include "autograd.h"
 #include "device/device_allocator.h"
 #include "device/tensor.h"
 #include "kernels/linear_cross_entropy/linear_cross_entropy.h"
 #include "metrics/summary.h"
-
-#include <torch/csrc/autograd/autograd.h>
 
 #include <cstdlib>
 #include <functional>

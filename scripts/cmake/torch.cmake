@@ -13,9 +13,7 @@ string(REGEX MATCH "__version__ = '([0-9]+\\.[0-9]+)" _ "${torch_facts}")
 set(torch_version ${CMAKE_MATCH_1})
 string(REGEX MATCH "cuda[^=]*= '([0-9]+)\\." _ "${torch_facts}")
 set(torch_cuda ${CMAKE_MATCH_1})
-if(NOT torch_version VERSION_GREATER_EQUAL 2.11)
-  message(FATAL_ERROR "libtorch 2.11 or newer is needed; found ${torch_version} in ${torch_folder}")
-endif()
+include(private_headers)
 
 # As a system library, so that its headers cause no warnings.
 add_library(trainopt_torch INTERFACE)

@@ -2,9 +2,8 @@
 #include "device/tensor.h"
 #include "optimizations/fp8/linear.h"
 #include "recipes.h"
+#include "support/autograd.h"
 #include "support/catch.h"
-
-#include <torch/csrc/autograd/autograd.h>
 
 using namespace trainopt;
 using namespace trainopt::test;

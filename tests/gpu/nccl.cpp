@@ -5,9 +5,7 @@
 #include "device/device.h"
 #include "device/tensor.h"
 #include "support/catch.h"
-
-#include <torch/csrc/distributed/c10d/HashStore.hpp>
-#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+#include "support/hash_store.h"
 
 using namespace trainopt;
 

@@ -107,6 +107,23 @@ def check_include(path, quote, header, modules):
             yield f"only {name} may include {header} (lib/README.md)"
 
 
+def check_private_headers(top, paths):
+    """A header under torch/csrc is included by one file of lib/, which scripts/cmake/private_headers.cmake names with
+    it, and by one file each of tests/ and scripts/."""
+    table = top / "scripts/cmake/private_headers.cmake"
+    listed = dict(re.findall(r'^ *"(\S+)" "[^"]+" "(\S+)"', table.read_text(), re.MULTILINE)) if table.exists() else {}
+    seen = {}
+    for path in sorted(paths):
+        if Path(path).suffix not in SOURCES or not (top / path).is_file():
+            continue
+        for header in re.findall(r"^#include <torch/csrc/([^>]+)>", (top / path).read_text(), re.MULTILINE):
+            first = seen.setdefault((path.split("/")[0], header), path)
+            if first != path:
+                yield f"{path}: includes torch/csrc/{header}, as {first} does; one of them shall include the other"
+            elif path.startswith("lib/") and listed.get(header) != path:
+                yield f"{path}: torch/csrc/{header} is not listed with it in scripts/cmake/private_headers.cmake"
+
+
 def begins_without_subject(line, before):
     """`before`: the line above. The second line of a comment may begin with any word."""
     if PLACE_ONLY.match(line) and "//" not in before:
@@ -191,6 +208,7 @@ def check_tree(top, paths):
             continue
         for number, problem in [*check_file(path, text, modules), *check_names(path, text, names)]:
             yield f"{path}:{number}: {problem}"
+    yield from check_private_headers(top, paths)
     yield from check_rooms(top, paths)
 
 
@@ -230,11 +248,14 @@ def self_test():
         "lib/data/image/a.cpp": ("#include <c10/core/Device.h>\n", "free of libtorch"),
         "lib/data/a.cpp": ("#include <yaml-cpp/yaml.h>\n", "only config may include"),
         "lib/data/b.cpp": ("#include <torch/torch.h>\n", "torch/torch.h"),
-        "lib/data/c.cpp": ("#include <torch/csrc/jit/api/module.h>\n", "short list"),
+        "lib/data/c.cpp": ("#include <torch/nn/module.h>\n", "short list"),
         "lib/data/d.cpp": ("#include <cuda_runtime.h>\n", "folder named cuda"),
         "lib/data/e.cpp": ("#ifdef USE_CUDA\n", "hardware #if"),
         "lib/data/f.cpp": ('auto x = std::getenv("A");\n', "environment"),
         "lib/data/g.cu": ("#include <ATen/ATen.h>\n", ".cu file"),
+        "lib/roofline/p1.cpp": ("#include <torch/csrc/autograd/function.h>\n", "is not listed with it"),
+        "tests/p2.cpp": ("#include <torch/csrc/autograd/function.h>\n", None),
+        "tests/p3.cpp": ("#include <torch/csrc/autograd/function.h>\n", "as tests/p2.cpp does"),
         "scripts/a.sh": ("# TO" "DO\n", "unfinished"),
         "tests/a.py": ("x = '/ro" "ot/x'\n", "machine"),
         "lib/loose/CMakeLists.txt": ("", "not in the table"),

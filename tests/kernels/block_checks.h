@@ -5,9 +5,8 @@
 #include "kernels/norm_checks.h"
 #include "model/builder.h"
 #include "optimizations/fused_kernels/fused_operations.h"
+#include "support/autograd.h"
 #include "train/precision.h"
-
-#include <torch/csrc/autograd/autograd.h>
 
 namespace trainopt::test {
 

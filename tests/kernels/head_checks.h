@@ -4,8 +4,7 @@
 
 #include "kernels/head/head.h"
 #include "kernels/norm_checks.h"
-
-#include <torch/csrc/autograd/autograd.h>
+#include "support/autograd.h"
 
 #include <limits>
 

@@ -4,9 +4,8 @@
 
 #include "device/tensor.h"
 #include "kernels/linear_cross_entropy/linear_cross_entropy.h"
+#include "support/autograd.h"
 #include "support/catch.h"
-
-#include <torch/csrc/autograd/autograd.h>
 
 #include <limits>
 

@@ -6,10 +6,10 @@
 #include "kernels/products/cpu/product_loops.h"
 #include "kernels/winograd/cpu/tile_loops.h"
 #include "kernels/winograd/winograd.h"
+#include "support/autograd.h"
 #include "support/catch.h"
 
 #include <ATen/Parallel.h>
-#include <torch/csrc/autograd/autograd.h>
 
 #include <algorithm>
 #include <array>

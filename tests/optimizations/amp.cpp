@@ -1,10 +1,9 @@
 #include "device/tensor.h"
 #include "optimizations/amp/amp.h"
+#include "support/autograd.h"
 #include "support/catch.h"
 #include "support/parameters.h"
 #include "train/plan.h"
-
-#include <torch/csrc/autograd/autograd.h>
 
 namespace amp_tests {
 

@@ -1,15 +1,14 @@
 // Linear layers in 8 bits. On CPUs libtorch computes products with one scale per tensor; those with scales of rows are
 // emulated, and tests/gpu/fp8.cpp compares them with a GPU's.
-#include "optimizations/fp8/linear.h"
 #include "device/autocast.h"
 #include "device/tensor.h"
 #include "optimizations/fp8/amax_history.h"
+#include "optimizations/fp8/linear.h"
+#include "support/autograd.h"
 #include "support/catch.h"
 #include "support/resuming.h"
 #include "support/small_gpt2.h"
 #include "support/trained_ranks.h"
-
-#include <torch/csrc/autograd/autograd.h>
 
 namespace fp8_tests {
 

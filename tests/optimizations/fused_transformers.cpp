@@ -4,10 +4,10 @@
 #include "model/builder.h"
 #include "optimizations/fused_kernels/fused_operations.h"
 #include "recipe/make_plan.h"
+#include "support/autograd.h"
 #include "support/plans.h"
 
 #include <ATen/Parallel.h>
-#include <torch/csrc/autograd/autograd.h>
 
 namespace fused_transformers_tests {
 

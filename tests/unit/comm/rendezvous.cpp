@@ -5,10 +5,8 @@
 #include "comm/store.h"
 #include "support/captured_log.h"
 #include "support/catch.h"
+#include "support/hash_store.h"
 #include "support/ranks.h"
-
-#include <torch/csrc/distributed/c10d/HashStore.hpp>
-#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
 #include <sys/stat.h>
 

@@ -1,8 +1,7 @@
 #include "device/differentiable.h"
 #include "device/tensor.h"
+#include "support/autograd.h"
 #include "support/catch.h"
-
-#include <torch/csrc/autograd/autograd.h>
 
 using namespace trainopt;
 
