@@ -386,7 +386,7 @@ def test_the_starter_takes_a_torch_without_cuda(tmp_path):
         (None, "torch was not found; install it with pip install 'torch==2.11.*' in the same environment"),
         ({"version": "2.10.0"}, "was built for torch 2.11, and 2.10.0 is installed; install the wheel for 2.10"),
         ({"version": "2.110.0"}, "was built for torch 2.11, and 2.110.0 is installed"),
-        ({"version": "2.11.0+cu128", "cuda": "'12.8'"}, "was built for CUDA 13, and the installed torch is for CUDA 12.8"),
+        ({"version": "2.11.0+cu128", "cuda": "'12.8'"}, "for CUDA 13, and the installed torch is for CUDA 12.8"),
     ],
 )
 def test_the_starter_says_what_is_wrong_with_torch(tmp_path, torch, says):

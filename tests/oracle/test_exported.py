@@ -76,18 +76,35 @@ def test_a_language_model_that_shares_its_embedding(tmp_path):
     assert apart <= 1e-5, where
 
 
+class Grouped(torch.nn.Module):
+    """Four heads of queries that share two of keys and values, as Llama's and Qwen2's do."""
+
+    def __init__(self, vocabulary, width=32):
+        super().__init__()
+        self.wte, self.head = torch.nn.Embedding(vocabulary, width), torch.nn.Linear(width, vocabulary, bias=False)
+        self.query, self.out = torch.nn.Linear(width, width), torch.nn.Linear(width, width)
+        self.key, self.value = torch.nn.Linear(width, width // 2), torch.nn.Linear(width, width // 2)
+
+    def forward(self, tokens):
+        x = self.wte(tokens)
+        heads = [part(x).unflatten(2, (-1, 8)).transpose(1, 2) for part in (self.query, self.key, self.value)]
+        attended = torch.nn.functional.scaled_dot_product_attention(*heads, is_causal=True, enable_gqa=True)
+        return self.head(x + self.out(attended.transpose(1, 2).flatten(2)))
+
+
 REPLACED = {"fused_kernels": True, "attention": "flash"}
 
 
 @pytest.mark.parametrize("switches", [{}, REPLACED], ids=["as written", "replaced"])
-@pytest.mark.parametrize("name", ["Mixed", "Written"])
+@pytest.mark.parametrize("name", ["Mixed", "Written", "Grouped"])
 def test_layers_that_are_written_out(name, switches, tmp_path):
     torch.manual_seed(0)
     if name == "Mixed":
         model = make_programs.Mixed().train()
         example, content = torch.randn(2, 3, 16, 16), exported.recipe(tmp_path / "net.pt2", 16)
     else:
-        model = make_programs.Written(support.VOCABULARY, tokens=32).train()
+        texts = {"Written": lambda: make_programs.Written(support.VOCABULARY, tokens=32), "Grouped": lambda: Grouped(97)}
+        model = texts[name]().train()
         example = torch.zeros(2, 32, dtype=torch.int64)
         text = {"dataset": "tokens", "path": str(support.write_tokens(tmp_path / "tokens.bin")), "batch_size": 4}
         content = exported.recipe(tmp_path / "net.pt2", 0, data=text)
@@ -100,6 +117,8 @@ def test_layers_that_are_written_out(name, switches, tmp_path):
     support.assert_close_columns(run.column("loss"), theirs, 1e-5, "loss")
     apart, where = exported.distance(run.weights(), model.state_dict())
     assert apart <= 1e-5, where
+    if switches:
+        assert "attention" in run.summary["receipts"]["attention"]["observed"], run.summary["receipts"]
 
 
 class OwnLoss(torch.nn.Module):

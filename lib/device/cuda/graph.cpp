@@ -18,11 +18,19 @@ std::string text_of(const std::exception_ptr& error) {
   }
 }
 
+/// libtorch 2.11 must be told which generators draw in the recording; newer ones see it at the first draw (pull request
+/// 176753 of PyTorch) and no longer have the function.
+template <class Recording>
+void register_generator(Recording& recording, const at::Generator& generator) {
+  if constexpr (requires { recording.register_generator_state(generator); })
+    recording.register_generator_state(generator);
+}
+
 class CudaGraph : public Graph {
  public:
   CudaGraph(const at::Generator& generator, const CudaGraph* pool_owner)
       : pool_(pool_owner ? pool_owner->pool_ : c10::MempoolId_t{0, 0}) {
-    graph_.register_generator_state(generator);  // the default generator registers itself
+    register_generator(graph_, generator);  // the default generator registers itself
   }
 
   void record(const std::function<void()>& work) override {

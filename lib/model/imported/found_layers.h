@@ -18,8 +18,8 @@ inline constexpr std::string_view kConvolutionLayer = "layer.convolution",  // i
     kLinearLayer = "layer.linear",           // input, weight, bias if it has one; transposed: the weight is in × out
     kLinearGeluLayer = "layer.linear_gelu",  // as linear, approximate; written with is_cast
     kHeadLayer = "layer.head",               // as linear; pools and flattens first
-    kAttentionLayer = "layer.attention",     // query, key, value, is_causal, dropout_p, key_is_transposed; written,
-                                             // is_libtorchs if that is scaled_dot_product_attention with a mask
+    kAttentionLayer = "layer.attention",     // query, key, value, is_causal, dropout_p, key_is_transposed, sharing;
+                                             // written, is_libtorchs if that is scaled_dot_product_attention
     kLayerNormLayer = "layer.layer_norm",    // input, weight, bias, eps, is_cast
     kAddLayerNormLayer = "layer.add_layer_norm",  // residual, branch, weight, bias, eps, is_cast
     kBatchNormLayer = "layer.batch_norm";  // input, weight, bias, running_mean, running_var, count, momentum, eps; then

@@ -141,11 +141,16 @@ Run head(const LayerInputs& inputs, const InstructionSite& site, const Linear& l
   };
 }
 
+/// Keys or values with each head repeated for all heads of queries that share it.
+at::Tensor for_each_query_head(const at::Tensor& tensor, int64_t sharing) {
+  return sharing == 1 ? tensor : tensor.unsqueeze(2).expand({-1, -1, sharing, -1, -1}).flatten(1, 2);
+}
+
 Run attention(const LayerInputs& inputs, const InstructionSite& site, size_t output, const Run& as_written) {
   const AttentionOptions options{.causal = inputs.flag("is_causal"), .dropout = inputs.constant<double>("dropout_p")};
   return [=, query = Source(inputs, "query", site), key = Source(inputs, "key", site),
           value = Source(inputs, "value", site), transposed = inputs.flag("key_is_transposed"),
-          is_libtorchs = inputs.flag("is_libtorchs"),
+          is_libtorchs = inputs.flag("is_libtorchs"), sharing = inputs.constant<int64_t>("sharing"),
           operations = site.operations](ProgramValues& values, const ForwardContext& context) {
     if (as_written && operations->attention->keeps_written_attention()) {
       if (is_libtorchs) return as_written(values, context);
@@ -162,7 +167,8 @@ Run attention(const LayerInputs& inputs, const InstructionSite& site, size_t out
       const at::Tensor tensor = key.get(values);
       return transposed ? tensor.transpose(-2, -1) : tensor;
     };
-    const at::Tensor q = by_head(query.get(values)), k = by_head(of_keys()), v = by_head(value.get(values));
+    const at::Tensor q = by_head(query.get(values)), k = by_head(for_each_query_head(of_keys(), sharing)),
+                     v = by_head(for_each_query_head(value.get(values), sharing));
     const bool alike = q.scalar_type() == k.scalar_type() && q.scalar_type() == v.scalar_type();
     values[output] = alike ? operations->attention->attention(q, k, v, options, context)
                            : PlainAttentionOperations().attention(q, k, v, options, context);

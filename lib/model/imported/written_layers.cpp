@@ -123,20 +123,38 @@ struct Attention {
   ProgramValue query, key, value;
   bool key_is_transposed = false, causal = false;
   double dropout = 0;
+  int64_t sharing = 1;  ///< heads of queries that share a head of keys and values
 };
 
 Inputs inputs_of(const Attention& found) {
   return {given("query", found.query),       given("key", found.key),
           given("value", found.value),       given("is_causal", found.causal),
-          given("dropout_p", found.dropout), given("key_is_transposed", found.key_is_transposed)};
+          given("dropout_p", found.dropout), given("key_is_transposed", found.key_is_transposed),
+          given("sharing", found.sharing)};
 }
 
-/// Queries, keys and values are batch × heads × tokens × width, all alike; keys perhaps with the last two exchanged.
+/// Queries, keys and values are batch × heads × tokens × width, all alike; keys perhaps with the last two exchanged,
+/// and with fewer heads, each of which serves `sharing` heads of queries, as do those of values.
 bool are_alike(const LayerView& view, const Attention& found) {
-  if (view.dimensions(found.query.index) != 4 || view.dimensions(found.key.index) != 4) return false;
-  std::vector<ProgramSize> keys = view.tensor_of(found.key.index)->sizes;
+  for (const ProgramValue& each : {found.query, found.key, found.value})
+    if (view.dimensions(each.index) != 4) return false;
+  std::vector<ProgramSize> keys = view.tensor_of(found.key.index)->sizes,
+                           values = view.tensor_of(found.value.index)->sizes;
   if (found.key_is_transposed) std::swap(keys[2], keys[3]);
-  return keys == view.tensor_of(found.query.index)->sizes && view.same_sizes(found.query.index, found.value.index);
+  for (std::vector<ProgramSize>* sizes : {&keys, &values})
+    if (auto* heads = std::get_if<int64_t>(&(*sizes)[1])) *heads *= found.sharing;
+  return keys == view.tensor_of(found.query.index)->sizes && values == keys;
+}
+
+/// How many heads of queries share one of keys; 1 if their numbers are not known.
+int64_t sharing_of(const LayerView& view, const Attention& found) {
+  const auto heads = [&](const ProgramValue& value) {
+    const auto* size =
+        view.dimensions(value.index) == 4 ? std::get_if<int64_t>(&view.tensor_of(value.index)->sizes[1]) : nullptr;
+    return size != nullptr ? *size : 0;
+  };
+  const int64_t queries = heads(found.query), keys = heads(found.key);
+  return keys > 0 && queries % keys == 0 ? queries / keys : 1;
 }
 
 bool is_scale(const LayerView& view, const ProgramValue& query, double scale) {
@@ -158,7 +176,7 @@ std::string apply_mask(const LayerView& view, const ProgramValue& mask, MaskForm
     case Hidden::others:
       return "they have a mask that is not causal";
     case Hidden::unknown:
-      return "they have a mask that depends on the data or on parameters";
+      return "their mask depends on more than the number of tokens";
   }
   return "";
 }
@@ -372,11 +390,11 @@ std::string written_gelu(LayerView& view, size_t at) {
 
 std::string attention(LayerView& view, size_t at) {
   const ProgramNode& node = *view.nodes()[at];
-  if (truth(node, "enable_gqa")) return "their heads share keys";
   Attention found{.query = *value_argument(node, "query"),
                   .key = *value_argument(node, "key"),
                   .value = *value_argument(node, "value"),
                   .causal = truth(node, "is_causal")};
+  if (truth(node, "enable_gqa")) found.sharing = sharing_of(view, found);
   if (!are_alike(view, found)) return "their queries, keys and values differ in shape";
   const auto scale = real_number(node, "scale"), rate = real_number(node, "dropout_p");
   if ((!scale && !is_none(node, "scale")) || (!rate && !is_none(node, "dropout_p")))
@@ -384,16 +402,19 @@ std::string attention(LayerView& view, size_t at) {
   if (scale && !is_scale(view, found.query, *scale)) return "their scale is not 1/√(head width)";
   found.dropout = rate.value_or(0);
   const auto mask = value_argument(node, "attn_mask");
-  if (!mask) {
-    if (!is_none(node, "attn_mask")) return "they have a mask";
+  if (!mask && !is_none(node, "attn_mask")) return "they have a mask";
+  if (!mask && found.sharing == 1) {
     put_for(view, {at}, kAttentionLayer, inputs_of(found));
     return "";
   }
-  const ProgramTensor* tensor = view.tensor_of(mask->index);
-  const bool is_added = tensor != nullptr && tensor->type && is_floating(*tensor->type);
-  if (!view.same_sizes(first_output(node).index, found.query.index)) return "their mask adds dimensions";
-  if (std::string why = apply_mask(view, *mask, is_added ? MaskForm::added : MaskForm::keeps, at, found); !why.empty())
-    return why;
+  if (mask) {
+    const ProgramTensor* tensor = view.tensor_of(mask->index);
+    const bool is_added = tensor != nullptr && tensor->type && is_floating(*tensor->type);
+    if (!view.same_sizes(first_output(node).index, found.query.index)) return "their mask adds dimensions";
+    if (std::string why = apply_mask(view, *mask, is_added ? MaskForm::added : MaskForm::keeps, at, found);
+        !why.empty())
+      return why;
+  }
   Inputs inputs = inputs_of(found);
   inputs.push_back(given("is_libtorchs", true));
   add_written(view, {at}, inputs);

@@ -200,7 +200,7 @@ TEST_CASE("what is no layer of ours stays as it is, and why is known") {
   const std::vector<NodeRange> whole{{.first = 0, .end = nodes.size(), .name = {}, .input = {}, .output = {}}};
   const auto found =
       find_layers(nodes, {.graph = source.graph, .aliases = *source.aliases, .names = source.names, .units = whole});
-  CHECK(found.at("attentions").left.at("they have a mask that depends on the data or on parameters") == 1);
+  CHECK(found.at("attentions").left.at("their mask depends on more than the number of tokens") == 1);
 }
 
 TEST_CASE("layers that a program writes out are found, also if they are causal by a mask") {
