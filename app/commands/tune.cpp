@@ -107,9 +107,13 @@ class TuneSession {
         recipe_.name, word_of(goal_), to_text(Duration{budget_s_})));
     CommandBench bench(bench_options(status));
     if (goal_ != TuningGoal::memory) bench.measure_peaks();
-    size_t shown = tuning_.steps.size();
+    size_t shown = tuning_.steps.size(), limits = tuning_.limits.size();
     tuning_ = tune(bench, options_, std::move(tuning_), [&](const Tuning& so_far) {
       for (; shown < so_far.steps.size(); ++shown) say(text_.line_of(so_far.steps[shown], shown + 1));
+      // What limits the recipe with a step is known after the step.
+      for (; limits < so_far.limits.size(); ++limits)
+        say(fmt::format("{} {}", goal_ == TuningGoal::memory ? "memory:" : "limited by",
+                        so_far.limits[limits].empty() ? "nothing known" : so_far.limits[limits]));
       keep(so_far, Json());
     });
     const Words change = tuning_.change();

@@ -59,6 +59,7 @@ class Tuner {
     tuning_.ended.clear();
     tuning_.not_allowed.clear();
     Diagnosis diagnosis = diagnose();
+    keep(tuning_);
     while (!bench_.over()) {
       if (next_level() > kHighestLevel) {
         tuning_.ended = "no further trial could be told from chance";

@@ -119,10 +119,7 @@ Json CommandBench::summary_of_run(const fs::path& folder, const fs::path& recipe
 }
 
 Diagnosis CommandBench::diagnose(const Words& changes) {
-  Diagnosis diagnosis = options_.goal == TuningGoal::memory ? diagnose_memory(changes) : diagnose_time(changes);
-  options_.say(fmt::format("{} {}", options_.goal == TuningGoal::memory ? "memory:" : "limited by",
-                           diagnosis.limit.empty() ? "nothing known" : diagnosis.limit));
-  return diagnosis;
+  return options_.goal == TuningGoal::memory ? diagnose_memory(changes) : diagnose_time(changes);
 }
 
 Diagnosis CommandBench::diagnose_time(const Words& changes) {

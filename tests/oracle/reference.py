@@ -225,14 +225,18 @@ class MuonAndAdamW:
             part.zero_grad()
 
     def step(self) -> None:
-        to_bfloat16 = torch.Tensor.bfloat16
-        if self.in_float32:
-            torch.Tensor.bfloat16 = torch.Tensor.clone
+        to_bfloat16, to = torch.Tensor.bfloat16, torch.Tensor.to
+
+        def stays(tensor, *words, **options):
+            return tensor.clone() if options.get("dtype") == torch.bfloat16 else to(tensor, *words, **options)
+
+        if self.in_float32:  # Muon of torch 2.11 calls the first, that of 2.15 the second
+            torch.Tensor.bfloat16, torch.Tensor.to = torch.Tensor.clone, stays
         try:
             for part in self.parts:
                 part.step()
         finally:
-            torch.Tensor.bfloat16 = to_bfloat16
+            torch.Tensor.bfloat16, torch.Tensor.to = to_bfloat16, to
 
 
 def build_optimizer(options: dict, parameters) -> torch.optim.Optimizer:

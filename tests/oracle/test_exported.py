@@ -103,8 +103,9 @@ def test_layers_that_are_written_out(name, switches, tmp_path):
         model = make_programs.Mixed().train()
         example, content = torch.randn(2, 3, 16, 16), exported.recipe(tmp_path / "net.pt2", 16)
     else:
-        texts = {"Written": lambda: make_programs.Written(support.VOCABULARY, tokens=32), "Grouped": lambda: Grouped(97)}
-        model = texts[name]().train()
+        written = name == "Written"
+        model = make_programs.Written(support.VOCABULARY, tokens=32) if written else Grouped(support.VOCABULARY)
+        model.train()
         example = torch.zeros(2, 32, dtype=torch.int64)
         text = {"dataset": "tokens", "path": str(support.write_tokens(tmp_path / "tokens.bin")), "batch_size": 4}
         content = exported.recipe(tmp_path / "net.pt2", 0, data=text)

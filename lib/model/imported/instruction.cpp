@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "device/autocast.h"
+#include "device/process.h"
 #include "device/tensor.h"
 
 #include <ATen/ScalarOps.h>
@@ -402,7 +403,7 @@ c10::OperatorHandle operation_of(const ProgramNode& node, const InstructionSite&
     refuse(site, node, "is an operation of another library than ATen; only those are run");
   if (name == "aten::from_file") refuse(site, node, "reads and writes files, which a program may not");
   const auto found = c10::Dispatcher::singleton().findSchema({name, overload});
-  if (!found) refuse(site, node, "is not in this libtorch");
+  if (!found) refuse(site, node, fmt::format("is not in this build's libtorch, {}", libtorch_version()));
   return *found;
 }
 

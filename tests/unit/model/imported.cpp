@@ -1,9 +1,11 @@
 #include "model/imported/imported.h"
 
 #include "device/device.h"
+#include "device/process.h"
 #include "device/tensor.h"
 #include "model/imported/division.h"
 #include "model/imported/evaluation.h"
+#include "model/imported/instruction.h"
 #include "model/imported/order.h"
 #include "model/imported/source.h"
 #include "model/model.h"
@@ -418,6 +420,14 @@ TEST_CASE("in evaluation dropout passes its input on, and what still draws is na
   CHECK(found.same_as[3] == 2);
   CHECK(std::get<ProgramValue>(found.nodes[2]->inputs[0].argument.items[0]).index == 2);
   CHECK_THAT(found.problem, Contains("bernoulli") && Contains("m3"));
+}
+
+TEST_CASE("an operation that this libtorch lacks is named, with its module and the version") {
+  const ProgramGraph graph = graph_of({{"linalg_of_tomorrow.default"}});
+  const InstructionSite site{.path = "net.pt2", .device = at::kCPU, .tensors = {}};
+  CHECK_THROWS_WITH(make_instruction(graph.nodes[0], graph, site),
+                    "net.pt2: torch.ops.aten.linalg_of_tomorrow.default in m0 is not in this build's libtorch, " +
+                        libtorch_version());
 }
 
 TEST_CASE("the FLOPs of a product follow from its shapes") {
