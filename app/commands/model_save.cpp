@@ -43,15 +43,18 @@ Command add_model_save(CLI::App& model) {
   CLI::App* command =
       model.add_subcommand("save", "Write the trained weights of a run back into the program that it trained");
   struct Options {
-    fs::path run, out;
+    fs::path run, out, program;
     bool average = false;
   };
   const auto options = std::make_shared<Options>();
   command->add_option("RUN", options->run, "The run directory")->required();
   command->add_option("OUT", options->out, "The .pt2 file to write, which torch.export.load reads")->required();
+  command->add_option("--program", options->program,
+                      "The .pt2 file that the run trained; default: model.path of its recipe, from the current folder");
   command->add_flag("--average", options->average, "The averaged weights of a run with the section average");
   return [options](const CommandContext&) {
-    const Recipe recipe = recipe_of(options->run);
+    Recipe recipe = recipe_of(options->run);
+    if (!options->program.empty()) recipe.model.path = options->program.string();
     save_program(recipe.model, weights_of(options->run, options->average), options->out);
     print_out("{}: {} with the {} of {}; read it with torch.export.load\n", options->out.string(),
               recipe.model.path.value_or(""), options->average ? "averaged weights" : "weights", options->run.string());

@@ -136,6 +136,8 @@ Command add_model_show(CLI::App& model) {
     if (!options->program.empty()) config.program = options->program;
     config.units = options->units;
     config.context = options->context.value_or(nearest_context(config));
+    if (options->context && !program_facts(config).free_tokens)
+      throw UserError(fmt::format("--context: the number of tokens is not free in {}; remove it", options->path));
     const Json json = describe_program(config);
     if (options->json)
       print_json(json);

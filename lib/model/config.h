@@ -33,7 +33,7 @@ struct Choices<ModelTask> {
 
 struct ModelConfig {
   ModelKind name = ModelKind::resnet18;
-  AutoOr<int64_t> num_classes = 10;
+  std::optional<AutoOr<int64_t>> num_classes = std::nullopt;
   StemKind stem = StemKind::imagenet;
   std::vector<int64_t> hidden{512, 512};
   int64_t patch = 16;
@@ -49,8 +49,8 @@ struct ModelConfig {
   bool replace_head = false;
 };
 
-/// The plan resolves auto; without data it is 10.
-constexpr int64_t classes_of(const ModelConfig& c) { return c.num_classes.value.value_or(10); }
+/// The plan resolves auto; without data it is 10, as without the key.
+constexpr int64_t classes_of(const ModelConfig& c) { return c.num_classes ? c.num_classes->value.value_or(10) : 10; }
 
 /// Requires a model with attention.
 constexpr TransformerSize transformer_size(const ModelConfig& c) {
@@ -87,9 +87,11 @@ void describe(V& v, ModelConfig& c) {
       "name", c.name,
       "The network. vit is a vision transformer of any size; gpt2 is a language model; exported is a program of your "
       "own that torch.export saved.");
-  v.field("num_classes", c.num_classes,
-          "Outputs of the last layer; auto: as many as the data has classes. exported: only with replace_head.",
-          in_range(1, 1e7), {}, {}, only_for_models_with("num_classes"));
+  v.field(
+      "num_classes", c.num_classes,
+      "Outputs of the last layer; auto: as many as the data has classes. null: 10, or those of the program. exported: "
+      "only with replace_head.",
+      in_range(1, 1e7), {}, {}, only_for_models_with("num_classes"));
   v.field("stem", c.stem,
           "resnets: imagenet is 7×7 with stride 2 and a max-pool; cifar is 3×3 with stride 1 and no pool.", any(), {},
           {}, only_for_models_with("stem"));

@@ -58,8 +58,8 @@ class LanguageModelTask : public Task {
 };
 
 /// The loss that a program of the user's own computes from input and target, which are the data's: images with a class
-/// each, or tokens with their successors. It should be a mean over the batch, as the step's loss is the mean over all
-/// its micro-batches. `has_logits`: the program returns logits of classes too, which are counted.
+/// each, or tokens with their successors. It should be a mean over the samples, or over the tokens to predict, as
+/// micro-batches are weighted by these. `has_logits`: the program returns logits of classes too, which are counted.
 class ProgramLossTask : public Task {
  public:
   explicit ProgramLossTask(bool has_logits) : has_logits_(has_logits) {}

@@ -98,14 +98,16 @@ namespace {
 constexpr std::string_view kOptionalEnding =
     ".num_batches_tracked";  // files from before PyTorch 0.4.1 lack it, and no result depends on it
 constexpr std::string_view kPositions = ".pos_embedding";
-constexpr size_t kDifferencesShown = 10;
+constexpr size_t kDifferencesShown = 10;  ///< on each side
 
 using FileTensors = std::map<std::string, at::Tensor>;  ///< by the model's names
 
 /// How the file's tensors differ from the model's.
 struct Differences {
-  std::vector<std::string> texts;
+  std::vector<std::string> of_model;    ///< tensors that are missing or do not fit
+  std::vector<std::string> unexpected;  ///< tensors that the model does not have
   bool only_in_head = true;
+  bool empty() const { return of_model.empty() && unexpected.empty(); }
 };
 
 std::string describe_tensor(const at::Tensor& tensor) {
@@ -138,8 +140,22 @@ std::string common_module(const std::set<std::string>& names) {
              : std::string();
 }
 
-bool share_a_name(const std::set<std::string>& some, const std::set<std::string>& others) {
-  return std::any_of(some.begin(), some.end(), [&](const std::string& name) { return others.contains(name); });
+int64_t shared_names(const std::set<std::string>& some, const std::set<std::string>& others) {
+  return std::count_if(some.begin(), some.end(), [&](const std::string& name) { return others.contains(name); });
+}
+
+/// The name without DistributedDataParallel's and torch.compile's before it.
+std::string without_wrappers(std::string name) {
+  constexpr std::array<std::string_view, 2> kWrappers = {"module.", "_orig_mod."};
+  for (bool again = true; again;) {
+    again = false;
+    for (const std::string_view wrapper : kWrappers)
+      if (name.starts_with(wrapper)) {
+        name.erase(0, wrapper.size());
+        again = true;
+      }
+  }
+  return name;
 }
 
 [[noreturn]] void refuse_names(const std::filesystem::path& path, const std::set<std::string>& model,
@@ -149,31 +165,41 @@ bool share_a_name(const std::set<std::string>& some, const std::set<std::string>
     const size_t more = names.size() - shown.size();
     return fmt::format("{}{}", fmt::join(shown, ", "), more > 0 ? fmt::format(" and {} more", more) : "");
   };
-  throw UserError(fmt::format("the weights in {} are not of this model, no name of which is in the file; the model has "
-                              "{}; the file has {}",
-                              path.string(), listed(model), file.empty() ? "none" : listed(file)),
-                  ExitCode::checkpoint);
+  throw UserError(
+      fmt::format("the weights in {} are not of this model: no name is in both; the model has {}; the file has {}",
+                  path.string(), listed(model), file.empty() ? "none" : listed(file)),
+      ExitCode::checkpoint);
 }
 
 /// How names in the file become the model's. A wrapper puts a module's name before all of them, in the model (such as
-/// one that returns the logits alone) or in the file (DistributedDataParallel, torch.compile). Throws UserError with
-/// names of both if they have none in common.
+/// one that returns the logits alone) or in the file (DistributedDataParallel, torch.compile). The change that makes
+/// most names the model's is the right one. Throws UserError with names of both if they have none in common.
 NameOfFile names_with_wrapper(const std::filesystem::path& path, const std::set<std::string>& model,
                               const std::set<std::string>& file) {
-  const auto unchanged = [](const std::string& name) { return std::optional(name); };
-  if (share_a_name(model, file)) return unchanged;
   const std::string of_model = common_module(model), of_file = common_module(file);
-  const NameOfFile wrapped = [=](const std::string& name) {
-    return std::optional(of_model + (name.starts_with(of_file) ? name.substr(of_file.size()) : name));
+  const auto without = [of_file](const std::string& name) {
+    return name.starts_with(of_file) ? name.substr(of_file.size()) : name;
   };
-  const NameOfFile only_in_model = [=](const std::string& name) { return std::optional(of_model + name); };
-  const NameOfFile only_in_file = [=](const std::string& name) { return std::optional(name.substr(of_file.size())); };
-  for (const NameOfFile& change : {only_in_model, only_in_file, wrapped}) {
+  const std::vector<NameOfFile> changes = {
+      [](const std::string& name) { return std::optional(name); },
+      [](const std::string& name) { return std::optional(without_wrappers(name)); },
+      [=](const std::string& name) { return std::optional(without(name)); },
+      [=](const std::string& name) { return std::optional(of_model + name); },
+      [=](const std::string& name) { return std::optional(of_model + without_wrappers(name)); },
+      [=](const std::string& name) { return std::optional(of_model + without(name)); },
+  };
+  const NameOfFile* best = nullptr;
+  int64_t most = 0;
+  for (const NameOfFile& change : changes) {
     std::set<std::string> changed;
     for (const std::string& name : file) changed.insert(*change(name));
-    if (share_a_name(model, changed)) return change;
+    if (const int64_t shared = shared_names(model, changed); shared > most) {
+      most = shared;
+      best = &change;
+    }
   }
-  refuse_names(path, model, file);
+  if (best == nullptr) refuse_names(path, model, file);
+  return *best;
 }
 
 FileTensors read_weights(const std::filesystem::path& path, const NameOfFile& name_of_file,
@@ -187,7 +213,7 @@ FileTensors read_weights(const std::filesystem::path& path, const NameOfFile& na
   FileTensors file;
   for (const auto& [name, tensor] : tensors) {
     auto known = name_of_file(name);
-    if (known) known = name_of_file(*unwrapped(*known));  // which names a tied weight only without a wrapper
+    if (known) known = name_of_file(*unwrapped(*known));  // again, for the other names of tied weights
     if (!known) continue;
     const auto [entry, is_new] = file.emplace(*known, tensor);
     const at::Tensor& other = entry->second;
@@ -205,33 +231,38 @@ Differences differences_between(const std::vector<StateEntry>& entries, const Fi
   std::set<std::string> known;
   for (const auto& entry : entries) {
     known.insert(entry.name);
-    const size_t before = differences.texts.size();
+    const size_t before = differences.of_model.size();
     const auto found = file.find(entry.name);
     if (found == file.end()) {
-      if (!entry.name.ends_with(kOptionalEnding)) differences.texts.push_back(fmt::format("{} is missing", entry.name));
+      if (!entry.name.ends_with(kOptionalEnding))
+        differences.of_model.push_back(fmt::format("{} is missing", entry.name));
     } else if (!can_load(found->second, entry.tensor)) {
-      differences.texts.push_back(describe_difference(entry.name, found->second, entry.tensor));
+      differences.of_model.push_back(describe_difference(entry.name, found->second, entry.tensor));
     }
-    differences.only_in_head &= differences.texts.size() == before || entry.in_head;
+    differences.only_in_head &= differences.of_model.size() == before || entry.in_head;
   }
   for (const auto& [name, tensor] : file)
     if (!known.contains(name)) {
-      differences.texts.push_back(fmt::format("{} is unexpected", name));
+      differences.unexpected.push_back(fmt::format("{} is unexpected", name));
       differences.only_in_head = false;
     }
   return differences;
 }
 
-[[noreturn]] void refuse(const std::filesystem::path& path, Differences differences) {
-  auto& texts = differences.texts;
-  const size_t total = texts.size();
-  const std::string more = total > kDifferencesShown ? fmt::format("; and {} more", total - kDifferencesShown) : "";
-  texts.resize(std::min(total, kDifferencesShown));
-  throw UserError(
-      fmt::format("the weights in {} do not fit the model, {} difference{}: {}{}{}", path.string(), total,
-                  total == 1 ? "" : "s", fmt::join(texts, "; "), more,
-                  differences.only_in_head ? "; model.replace_head: true starts with a new last layer" : ""),
-      ExitCode::checkpoint);
+[[noreturn]] void refuse(const std::filesystem::path& path, const Differences& differences) {
+  std::vector<std::string> shown;
+  for (const auto* side : {&differences.of_model, &differences.unexpected}) {
+    shown.insert(shown.end(), side->begin(),
+                 std::next(side->begin(), std::min<int64_t>(kDifferencesShown, std::ssize(*side))));
+    if (side->size() > kDifferencesShown) shown.push_back(fmt::format("and {} more", side->size() - kDifferencesShown));
+  }
+  const size_t total = differences.of_model.size() + differences.unexpected.size();
+  throw UserError(fmt::format("the weights in {} do not fit the model, {} difference{}: {}{}", path.string(), total,
+                              total == 1 ? "" : "s", fmt::join(shown, "; "),
+                              differences.only_in_head
+                                  ? "; model.replace_head: true starts with a new last layer of model.num_classes"
+                                  : ""),
+                  ExitCode::checkpoint);
 }
 
 }  // namespace
@@ -245,8 +276,8 @@ void Model::load_weights(const std::filesystem::path& path, bool keeps_head) {
   if (keeps_head)
     for (const auto& entry : entries_)
       if (entry.in_head) file.insert_or_assign(entry.name, entry.tensor);
-  auto differences = differences_between(entries_, file);
-  if (!differences.texts.empty()) refuse(path, std::move(differences));
+  const Differences differences = differences_between(entries_, file);
+  if (!differences.empty()) refuse(path, differences);
   const at::NoGradGuard no_grad;
   for (auto& entry : entries_)
     if (const auto found = file.find(entry.name); entry.held && found != file.end()) entry.tensor.copy_(found->second);

@@ -36,7 +36,11 @@ ModelNeeds ProgramOfPlan::needs() const {
 }
 
 void ProgramOfPlan::choose_classes(const DataSpec& data) {
-  if (!model_.num_classes.is_auto()) return;
+  // What a program returns beside its loss are no logits of the data's classes if they are fewer: an embedding,
+  // perhaps.
+  if (task() == ModelTask::loss && data.images() != nullptr && data.images()->num_classes() > program_->classes)
+    program_->classes = 0;
+  if (!model_.num_classes || !model_.num_classes->is_auto()) return;
   const ImageDataset* images = data.images();
   model_.num_classes = images != nullptr ? images->num_classes() : classes_of(model_);
   if (program_) program_ = program_facts(model_);
@@ -47,6 +51,7 @@ void ProgramOfPlan::require_fit(const DataSpec& data, const Recipe& recipe) cons
   require_padding(recipe.data);
   require_batches(data, "data.batch_size");
   require_own_loss_alone(recipe);
+  require_metric(recipe);
 }
 
 void ProgramOfPlan::require_classes(const DataSpec& data) const {
@@ -85,18 +90,23 @@ void ProgramOfPlan::require_padding(const DataConfig& data) const {
                   path(), program_->input.tokens));
 }
 
-/// What changes or measures the loss of a task here does not act on a loss of the program's own.
 void ProgramOfPlan::require_own_loss_alone(const Recipe& recipe) const {
-  if (task() != ModelTask::loss) return;
-  if (recipe.train.label_smoothing > 0)
+  if (task() == ModelTask::loss && recipe.train.label_smoothing > 0)
     throw UserError(fmt::format("train.label_smoothing: {} computes its own loss; remove this key", path()));
-  const TargetConfig& target = recipe.train.target;
-  const bool has_accuracy = program_->classes > 0;
-  if (target.perplexity || (target.top1_pct && !has_accuracy))
-    throw UserError(fmt::format("train.target.{}: {} returns its loss{} and this cannot be measured; use loss{}",
-                                target.perplexity ? "perplexity" : "top1_pct", path(),
-                                has_accuracy ? " and logits of classes," : " without logits of classes,",
-                                has_accuracy ? " or top1_pct" : ", or export it so that it returns (loss, logits)"));
+}
+
+/// The recipe alone says what built-in networks measure, so validate() checks these.
+void ProgramOfPlan::require_metric(const Recipe& recipe) const {
+  const auto goal = goal_of(recipe.train.target);
+  if (!program_ || !goal || goal->metric == "loss") return;
+  const bool has_own_loss = task() == ModelTask::loss;
+  const bool counts = task() == ModelTask::classification || (has_own_loss && program_->classes > 0);
+  const std::string other = counts ? "top1_pct" : has_own_loss ? "" : "perplexity";
+  if (goal->metric == other) return;
+  throw UserError(fmt::format(
+      "train.target.{}: an evaluation of {} does not measure this; use loss{}{}", goal->metric, path(),
+      other.empty() ? "" : " or " + other,
+      has_own_loss && !counts && !program_->input.is_text() ? ", or export it so that it returns (loss, logits)" : ""));
 }
 
 void ProgramOfPlan::require_evaluation() const {

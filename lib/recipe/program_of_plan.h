@@ -36,6 +36,7 @@ class ProgramOfPlan {
  private:
   void require_padding(const DataConfig& data) const;
   void require_own_loss_alone(const Recipe& recipe) const;
+  void require_metric(const Recipe& recipe) const;
   std::string path() const { return model_.path.value_or(""); }
 
   ModelConfig model_;

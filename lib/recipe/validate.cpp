@@ -104,7 +104,7 @@ void check_target(const Recipe& recipe, Problems& problems) {
   if (target.top1_pct.has_value() + target.loss.has_value() + target.perplexity.has_value() > 1)
     problems.push_back({"train.target", "names more than one number; keep one of them"});
   const bool language = predicts_text(recipe);
-  if (goal->metric == (language ? "top1_pct" : "perplexity"))
+  if (!traits_of(recipe.model.name).from_file && goal->metric == (language ? "top1_pct" : "perplexity"))
     problems.push_back({key, fmt::format("{} does not measure this; use loss or {}", word_of(recipe.model.name),
                                          language ? "perplexity" : "top1_pct")});
   if (!recipe.evaluation.every_n_steps)

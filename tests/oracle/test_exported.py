@@ -199,6 +199,67 @@ class DropPath(torch.nn.Module):
         return self.head(x + y)
 
 
+class Drifting(torch.nn.Module):
+    """Changes a buffer that its state_dict leaves out, and has a tied weight."""
+
+    def __init__(self):
+        super().__init__()
+        self.network = make_programs.Residual(16)
+        self.first, self.second = torch.nn.Linear(16, 16), torch.nn.Linear(16, 16)
+        self.second.weight = self.first.weight
+        self.head = torch.nn.Linear(16, 10)
+        self.register_buffer("mean", torch.zeros(16), persistent=False)
+
+    def forward(self, x):
+        x = self.second(self.first(self.network(x)))
+        if self.training:
+            self.mean.mul_(0.9).add_(0.1 * x.detach().mean(0))
+        return self.head(x - self.mean)
+
+
+def test_a_saved_program_has_what_the_run_changed(tmp_path):
+    torch.manual_seed(0)
+    model = Drifting().train()
+    path = exported.save(model, torch.randn(2, 3, 16, 16), tmp_path / "net.pt2")
+    content = exported.recipe(path, 16)
+    content["train"]["max_steps"] = 3
+    run = support.train(tmp_path, content)
+    support.trainopt("model", "save", run.directory, tmp_path / "trained.pt2")
+    weights = run.weights()
+    model.mean.copy_(weights.pop("mean"))
+    model.load_state_dict(weights, strict=False)  # the tied weight has one of its names
+    images = torch.randn(5, 3, 16, 16)
+    saved = torch.export.load(str(tmp_path / "trained.pt2")).module()
+    assert model.mean.abs().max() > 0 and torch.equal(saved(images), model(images))
+
+
+@pytest.mark.parametrize("other", [False, True], ids=["turned", "evaluation_path"])
+def test_an_evaluation_of_an_own_loss_counts_its_logits(other, tmp_path):
+    torch.manual_seed(0)
+    model, target = OwnLoss("logits").train(), torch.zeros(2, dtype=torch.int64)
+    path = exported.save(model, torch.randn(2, 3, 32, 32), tmp_path / "net.pt2", target)
+    folder = tmp_path / "data"
+    images, labels = support.write_cifar10(folder, {"data_batch_1": 40, "test_batch": 30})["test_batch"]
+    content = exported.recipe(path, 32)
+    content["data"] |= {"dataset": "cifar10", "path": str(folder), "transforms": [support.HALF]}
+    del content["data"]["size"]
+    content["train"]["max_steps"] = 3
+    if other:
+        example = torch.randn(2, 3, 32, 32)
+        content["model"]["evaluation_path"] = str(exported.save(model.eval(), example, tmp_path / "eval.pt2", target))
+    run = support.train(tmp_path, content)
+    model.load_state_dict(run.weights())
+    labels = torch.from_numpy(labels)
+    with torch.no_grad():
+        batches = range(0, 30, 4)
+        inputs = (torch.from_numpy(images).float() / 255 - 0.5) / 0.5
+        parts = [(model.eval()(inputs[at : at + 4], labels[at : at + 4]), len(labels[at : at + 4])) for at in batches]
+    theirs = sum(loss.item() * count for (loss, _), count in parts) / 30
+    correct = (torch.cat([logits for (_, logits), _ in parts]).argmax(1) == labels).sum().item()
+    assert run.summary["evaluation"]["loss"] == pytest.approx(theirs, rel=1e-5)
+    assert run.summary["evaluation"]["top1_pct"] == pytest.approx(100 * correct / 30)
+
+
 EVALUATED = {
     "stochastic depth of transformers": (DropPath, {}),
     "stochastic depth, dropout": ("efficientnet_b0", {}),

@@ -49,17 +49,17 @@ std::optional<ProgramHead> find_head(const ProgramGraph& graph, const std::set<i
   ProgramHead head;
   const ProgramNode* last = last_layer(graph, head.results);
   if (last == nullptr) return none("it returns what it was given");
-  head.transposed = aten_name(last->target) == "addmm";
-  if (!head.transposed && aten_name(last->target) != "linear")
+  if (aten_name(last->target) != "linear")
     return none(fmt::format("its last layer is not linear: {} computes what it returns", last->place()));
-  const auto weight = value_argument(*last, head.transposed ? "mat2" : "weight"),
-             bias = value_argument(*last, head.transposed ? "self" : "bias");
-  for (const auto& value : {weight, bias})
-    if (value && (!trained.contains(value->index) || uses_of(value->index, graph) != 1))
-      return none(fmt::format("its last layer, {}, shares a parameter or has one that is not trained", last->place()));
+  const auto weight = value_argument(*last, "weight"), bias = value_argument(*last, "bias");
+  for (const auto& value : {weight, bias}) {
+    if (value && uses_of(value->index, graph) != 1)
+      return none(fmt::format("its last layer, {}, shares a parameter with another", last->place()));
+    if (value && !trained.contains(value->index))
+      return none(fmt::format("its last layer, {}, is frozen or computed", last->place()));
+  }
   const auto& tensor = weight ? graph.values[static_cast<size_t>(weight->index)].tensor : std::nullopt;
-  const size_t dimension = head.transposed ? 0 : 1;
-  const auto* in = tensor && tensor->sizes.size() == 2 ? std::get_if<int64_t>(&tensor->sizes[dimension]) : nullptr;
+  const auto* in = tensor && tensor->sizes.size() == 2 ? std::get_if<int64_t>(&tensor->sizes[1]) : nullptr;
   if (in == nullptr) return none(fmt::format("its last layer, {}, has no matrix of known sizes", last->place()));
   head.weight = weight->index;
   if (bias) head.bias = bias->index;
@@ -74,7 +74,7 @@ void give_classes(const ProgramHead& head, int64_t classes, const std::map<int64
     tensor->sizes.assign(sizes.begin(), sizes.end());
     program.replace(names.at(value), sizes);
   };
-  resize(head.weight, head.transposed ? std::vector{head.in, classes} : std::vector{classes, head.in});
+  resize(head.weight, {classes, head.in});
   if (head.bias) resize(*head.bias, {classes});
   for (const int64_t result : head.results) {
     auto& tensor = graph.values[static_cast<size_t>(result)].tensor;

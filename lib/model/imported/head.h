@@ -17,7 +17,6 @@ struct ProgramHead {
   int64_t weight = -1;
   std::optional<int64_t> bias;
   int64_t in = 0;                ///< values of its input
-  bool transposed = false;       ///< the weight is in × classes, as in Hugging Face's Conv1D
   std::vector<int64_t> results;  ///< values with one element for each class: its result, and what is returned
 };
 
@@ -25,8 +24,8 @@ struct ProgramHead {
 /// clause about the program.
 std::optional<ProgramHead> find_head(const ProgramGraph& graph, const std::set<int64_t>& trained, std::string& why_not);
 
-/// Gives the head so many classes, in the graph and in the program's parameters, whose values are then new. `names`: of
-/// parameters, by the value's index.
+/// Changes the number of classes of the head, in the graph and in the program's parameters, whose values are then new.
+/// `names`: of parameters, by the value's index.
 void give_classes(const ProgramHead& head, int64_t classes, const std::map<int64_t, std::string>& names,
                   ProgramGraph& graph, Program& program);
 

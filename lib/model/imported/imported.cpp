@@ -360,8 +360,7 @@ class Importer {
     for (size_t i = 0; i < source_.graph.inputs.size(); ++i) {
       const int64_t value = source_.graph.inputs[i].index;
       const bool unused = unit + 1 == units_.size() && !site.tensors.contains(value);
-      if (source_.names.contains(value) && (used.contains(value) || unused))
-        create(unit, source_.program.inputs()[i], value, site);
+      if (source_.names.contains(value) && (used.contains(value) || unused)) create(unit, i, site);
     }
   }
 
@@ -377,12 +376,12 @@ class Importer {
     });
   }
 
-  void create(size_t unit, const ProgramInput& input, int64_t value, InstructionSite& site) {
+  void create(size_t unit, size_t index, InstructionSite& site) {
+    const ProgramInput& input = source_.program.inputs()[index];
+    const int64_t value = source_.graph.inputs[index].index;
     const StoredTensor& stored = source_.program.stored(input.name);
     const auto known = site.tensors.find(value);
-    // What the graph changes is state, also if its model did not save it.
-    const bool state = input.kind == ProgramInput::Kind::parameter || source_.changed.contains(value) ||
-                       (input.kind == ProgramInput::Kind::buffer && input.persistent);
+    const bool state = source_.is_state(index);
     const auto read = [&] { return read_tensor(source_.program.archive(), stored); };
     if (known != site.tensors.end()) {
       if (source_.is_trained(value))
@@ -492,7 +491,7 @@ ProgramFacts program_facts(const ModelConfig& config) {
 int64_t nearest_context(const ModelConfig& config) {
   const ProgramSource source(config);
   const std::string tokens = source.token_symbol();
-  if (tokens.empty()) return config.context;
+  if (tokens.empty()) return config.context;  // fixed, or no text
   const auto [least, largest] = source.program.range_of(tokens);
   return std::max(least.value_or(1), std::min(config.context, largest.value_or(config.context)));
 }

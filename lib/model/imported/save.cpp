@@ -6,14 +6,14 @@
 #include "model/imported/source.h"
 #include "model/program/archive_copy.h"
 
-#include <cstring>
 #include <map>
+#include <set>
 #include <string>
 
 namespace trainopt {
 namespace {
 
-constexpr std::string_view kConfigEnding = "_weights_config.json";
+constexpr std::string_view kWeights = "data/weights/", kConfigEnding = "_weights_config.json";
 
 Json sizes_json(const std::vector<int64_t>& sizes) {
   Json json = Json::array();
@@ -38,8 +38,7 @@ void describe(Json& meta, const std::vector<int64_t>& sizes) {
 int64_t classes_in(const NamedTensors& weights, const ProgramSource& original) {
   if (original.head)
     for (const auto& [name, tensor] : weights)
-      if (name == original.names.at(original.head->weight) && tensor.dim() == 2)
-        return tensor.size(original.head->transposed ? 1 : 0);
+      if (name == original.names.at(original.head->weight) && tensor.dim() == 2) return tensor.size(0);
   original.refuse("it has no last layer that the run could have replaced; it is not the program that was trained");
 }
 
@@ -47,22 +46,28 @@ class ProgramWriter {
  public:
   /// `config`: with the number of classes that the weights have.
   ProgramWriter(const ModelConfig& config, ProgramSource original)
-      : config_(config), original_(std::move(original)), source_(config), archive_(source_.program.archive()) {
-    for (const std::string& name : archive_.names_in("data/weights/"))
-      if (name.ends_with(kConfigEnding)) {
-        if (!configs_.empty()) archive_.refuse("it has several programs; save the trained one alone in a file");
-        configs_ = "data/weights/" + name;
-      }
+      : config_(config),
+        original_(std::move(original)),
+        source_(config),
+        archive_(source_.program.archive()),
+        name_(source_.program.name()) {
+    require_own_members();
   }
 
   void put(const NamedTensors& weights) {
-    std::map<std::string, at::Tensor> values(weights.begin(), weights.end());
+    const std::map<std::string, at::Tensor> values(weights.begin(), weights.end());
     for (const auto& [name, tensor] : values) require_own(name, tensor);
-    for (const ProgramInput& input : source_.program.inputs()) {
-      const bool is_state =
-          input.kind == ProgramInput::Kind::parameter || (input.kind == ProgramInput::Kind::buffer && input.persistent);
-      const auto value = values.find(input.name);
-      if (is_state && value != values.end()) put(input.name, value->second);
+    std::set<std::pair<std::string, int64_t>> given;  // a tied weight has one of its names in the run's file
+    for (const ProgramInput& input : source_.program.inputs())
+      if (const auto value = values.find(input.name); value != values.end()) {
+        put(input.name, value->second);
+        given.insert(memory_of(input.name));
+      }
+    for (size_t i = 0; i < source_.program.inputs().size(); ++i) {
+      const ProgramInput& input = source_.program.inputs()[i];
+      const bool is_state = input.kind != ProgramInput::Kind::user && source_.is_state(i);
+      if (is_state && !given.contains(memory_of(input.name)))
+        archive_.refuse(fmt::format("the run has no {}, so this is not the program that it trained", input.name));
     }
   }
 
@@ -72,6 +77,28 @@ class ProgramWriter {
   }
 
  private:
+  std::pair<std::string, int64_t> memory_of(const std::string& name) const {
+    const StoredTensor& stored = source_.program.stored(name);
+    return {stored.member, stored.offset};
+  }
+
+  /// A member of the archive that another of its programs uses too would change for both.
+  void require_own_members() const {
+    const auto members = [&](const std::string& config) {
+      std::set<std::string> names;
+      for (const auto& [tensor, about] : Json::parse(archive_.text_of(config)).at("config").items())
+        names.insert(about.at("path_name").get<std::string>());
+      return names;
+    };
+    const std::set<std::string> own = members(weights_config());
+    for (const std::string& name : archive_.names_in(std::string(kWeights))) {
+      const std::string config = std::string(kWeights) + name;
+      if (!name.ends_with(kConfigEnding) || config == weights_config()) continue;
+      for (const std::string& member : members(config))
+        if (own.contains(member)) archive_.refuse("it has another program with the same weights; save one alone");
+    }
+  }
+
   void require_own(const std::string& name, const at::Tensor& tensor) const {
     for (const ProgramInput& input : source_.program.inputs())
       if (input.kind != ProgramInput::Kind::user && input.name == name) {
@@ -104,9 +131,8 @@ class ProgramWriter {
 
   /// The graph and the list of weights name the sizes of the last layer.
   void describe_head() {
-    const std::string model = "models/" + configs_.substr(std::strlen("data/weights/"));
-    const std::string graph_member = model.substr(0, model.size() - kConfigEnding.size()) + ".json";
-    Json graph = Json::parse(archive_.text_of(graph_member)), weights = Json::parse(archive_.text_of(configs_));
+    const std::string graph_member = "models/" + name_ + ".json";
+    Json graph = Json::parse(archive_.text_of(graph_member)), weights = Json::parse(archive_.text_of(weights_config()));
     Json& tensors = graph.at("graph_module").at("graph").at("tensor_values");
     const ProgramHead& head = *source_.head;
     const auto name_of = [&](int64_t value) { return source_.graph.values[static_cast<size_t>(value)].name; };
@@ -124,13 +150,15 @@ class ProgramWriter {
       meta.at("strides").front() = {{"as_int", classes_of(config_)}};
     }
     changed_[graph_member] = graph.dump();
-    changed_[configs_] = weights.dump();
+    changed_[weights_config()] = weights.dump();
   }
+
+  std::string weights_config() const { return std::string(kWeights) + name_ + std::string(kConfigEnding); }
 
   ModelConfig config_;
   ProgramSource original_, source_;  ///< as exported, and with the new last layer, if it has one
   const ProgramArchive& archive_;
-  std::string configs_;                         ///< the member that lists the weights
+  std::string name_;                            ///< which of the archive's programs it is
   std::map<std::string, std::string> changed_;  ///< bytes by member
 };
 
@@ -140,6 +168,9 @@ void save_program(const ModelConfig& config, const NamedTensors& weights, const 
   std::error_code error;
   if (std::filesystem::exists(to, error))
     throw UserError(fmt::format("{} exists; name a new file", to.string()), ExitCode::storage);
+  const std::filesystem::path folder = to.has_parent_path() ? to.parent_path() : ".";
+  if (to.filename().empty() || !std::filesystem::is_directory(folder, error))
+    throw UserError(fmt::format("cannot write {}: its folder does not exist", to.string()), ExitCode::storage);
   ModelConfig own = config;
   own.replace_head = false;
   ProgramSource original(own);

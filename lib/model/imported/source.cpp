@@ -57,7 +57,13 @@ void ProgramSource::find_last_layer(const ModelConfig& config) {
   if (task == ModelTask::classification) head = find_head(graph, division.trained, why_not);
   if (!config.replace_head) return;
   if (!head) refuse(why_not + "; export it with the last layer that you need, and remove model.replace_head");
+  const StoredTensor before = program.stored(names.at(head->weight));
   give_classes(*head, classes_of(config), names, graph, program);
+  // What shared the old layer's memory is a weight that nothing uses now.
+  for (const auto& [value, name] : names)
+    if (const StoredTensor& stored = program.stored(name);
+        stored.member == before.member && stored.offset == before.offset)
+      division.trained.erase(value);
 }
 
 void ProgramSource::find_changed() {
@@ -76,43 +82,54 @@ void ProgramSource::find_inputs(ModelTask wanted) {
   std::vector<ProgramValue> of_user;
   for (size_t i = 0; i < graph.inputs.size(); ++i)
     if (program.inputs()[i].kind == ProgramInput::Kind::user) of_user.push_back(graph.inputs[i]);
-  const bool has_target = of_user.size() == 2 && (wanted == ModelTask::automatic || wanted == ModelTask::loss);
-  const bool returns_number = graph.outputs.size() == 1 &&
-                              std::holds_alternative<ProgramValue>(graph.outputs.front()) &&
-                              tensor_of(std::get<ProgramValue>(graph.outputs.front())).sizes.empty();
-  if (!has_target && (wanted == ModelTask::loss || (of_user.size() == 1 && returns_number)))
-    refuse(
-        fmt::format("it takes {}; a program that computes its own loss takes two, the images or tokens and the "
-                    "target, even if it does not use the target",
-                    counted(std::ssize(of_user), "input")));
-  if (!has_target && of_user.size() != 1)
-    refuse(
-        fmt::format("it takes {} inputs; it must take one, the images or the tokens, or, with model.task: loss, two: "
-                    "also the target",
-                    of_user.size()));
+  require_inputs(of_user.size(), wanted);
   division.input = of_user.front();
-  const ProgramTensor& tensor = tensor_of(division.input);
-  if (!tensor.sizes.empty() && std::holds_alternative<int64_t>(tensor.sizes.front()))
-    refuse(
-        fmt::format("it was exported for batches of exactly {}; export it with "
-                    "dynamic_shapes=({{0: torch.export.Dim(\"batch\")}},)",
-                    std::get<int64_t>(tensor.sizes.front())));
-  if (tensor.sizes.empty() || symbol_of(tensor.sizes.front()).empty())
-    refuse("the size of its batches is not free: it depends on another; export it with torch.export.Dim(\"batch\")");
-  const bool is_text = tensor.type == ProgramType::int64;
+  require_free_batch(tensor_of(division.input));
+  const bool has_target = of_user.size() == 2, is_text = tensor_of(division.input).type == ProgramType::int64;
   task = has_target ? ModelTask::loss : is_text ? ModelTask::language_model : ModelTask::classification;
   if (wanted != ModelTask::automatic && wanted != task)
     refuse(fmt::format("it takes {}, and model.task: {} is for {}", is_text ? "tokens" : "images", word_of(wanted),
                        is_text ? "images" : "tokens"));
-  if (!has_target) return;
-  target = of_user.back();
-  require_used(division.input, *target);
-  division.given.insert(target->index);
-  const ProgramTensor& of_target = tensor_of(*target);
-  if (of_target.type != ProgramType::int64 || of_target.sizes.size() != (is_text ? 2U : 1U))
+  if (has_target) find_target(of_user.back());
+}
+
+void ProgramSource::require_inputs(size_t count, ModelTask wanted) const {
+  const bool may_have_target = wanted == ModelTask::automatic || wanted == ModelTask::loss;
+  if (count == 2 && may_have_target) return;
+  const auto* first = graph.outputs.empty() ? nullptr : std::get_if<ProgramValue>(&graph.outputs.front());
+  const bool returns_loss = first != nullptr && tensor_of(*first).sizes.empty();
+  if (wanted == ModelTask::loss || (count == 1 && returns_loss))
+    refuse(
+        fmt::format("it takes {}; a program that computes its own loss takes two, the images or tokens and the "
+                    "target, even if it does not use the target",
+                    counted(static_cast<int64_t>(count), "input")));
+  if (count != 1)
+    refuse(
+        fmt::format("it takes {} inputs; it must take one, the images or the tokens, or, with model.task: loss, two: "
+                    "also the target",
+                    count));
+}
+
+void ProgramSource::require_free_batch(const ProgramTensor& input) const {
+  if (!input.sizes.empty() && std::holds_alternative<int64_t>(input.sizes.front()))
+    refuse(
+        fmt::format("it was exported for batches of exactly {}; export it with "
+                    "dynamic_shapes=({{0: torch.export.Dim(\"batch\")}},)",
+                    std::get<int64_t>(input.sizes.front())));
+  if (input.sizes.empty() || symbol_of(input.sizes.front()).empty())
+    refuse("the size of its batches is not free: it depends on another; export it with torch.export.Dim(\"batch\")");
+}
+
+void ProgramSource::find_target(const ProgramValue& second) {
+  target = second;
+  require_used(division.input, second);
+  division.given.insert(second.index);
+  const ProgramTensor &input = tensor_of(division.input), &tensor = tensor_of(second);
+  const bool is_text = input.type == ProgramType::int64;
+  if (tensor.type != ProgramType::int64 || tensor.sizes.size() != (is_text ? 2U : 1U))
     refuse(fmt::format("its second input must be the target, int64: {}",
                        is_text ? "batch × tokens, the next one of each" : "batch, the class of each image"));
-  if (!(of_target.sizes.front() == tensor.sizes.front()))
+  if (!(tensor.sizes.front() == input.sizes.front()))
     refuse("its target has batches of another size than its input; export both with the same torch.export.Dim");
 }
 
@@ -177,14 +194,18 @@ const ProgramTensor& ProgramSource::tensor_of(const ProgramValue& value) const {
   return *tensor;
 }
 
+bool ProgramSource::is_state(size_t input) const {
+  const ProgramInput& about = program.inputs()[input];
+  return about.kind == ProgramInput::Kind::parameter || changed.contains(graph.inputs[input].index) ||
+         (about.kind == ProgramInput::Kind::buffer && about.persistent);
+}
+
 at::Tensor ProgramSource::constant(int64_t value, bool keeps_state) const {
   if (is_trained(value) || changed.contains(value)) return {};
   for (size_t i = 0; i < graph.inputs.size(); ++i) {
     if (graph.inputs[i].index != value) continue;
     const ProgramInput& input = program.inputs()[i];
-    const bool is_state =
-        input.kind == ProgramInput::Kind::parameter || (input.kind == ProgramInput::Kind::buffer && input.persistent);
-    if (input.kind == ProgramInput::Kind::user || (is_state && !keeps_state)) return {};
+    if (input.kind == ProgramInput::Kind::user || (is_state(i) && !keeps_state)) return {};
     return read_tensor(program.archive(), program.stored(input.name));
   }
   return {};

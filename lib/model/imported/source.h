@@ -26,6 +26,9 @@ struct ProgramSource {
   bool is_trained(int64_t value) const { return division.trained.contains(value); }
   /// Whether the node changes a buffer that it also reads: not batch-norm's statistics, nor its count of batches.
   bool changes_what_it_reads(const ProgramNode& node) const;
+  /// Whether this input of the graph is state of the model: a parameter, a buffer that its model saves, or one that the
+  /// graph changes.
+  bool is_state(size_t input) const;
   /// A given tensor that nothing changes while training, in the CPU's memory; undefined: another value. `keeps_state`:
   /// buffers and frozen parameters have the archive's values, not those of another file.
   at::Tensor constant(int64_t value, bool keeps_state = true) const;
@@ -57,6 +60,9 @@ struct ProgramSource {
 
  private:
   void find_inputs(ModelTask wanted);
+  void require_inputs(size_t count, ModelTask wanted) const;
+  void require_free_batch(const ProgramTensor& input) const;
+  void find_target(const ProgramValue& second);
   void require_used(const ProgramValue& input, const ProgramValue& of_target) const;
   void find_outputs();
   void find_logits_beside_loss();

@@ -314,7 +314,7 @@ bool is_floating(ProgramType type) { return row_of(type).floating; }
 Program::Program(std::shared_ptr<const ProgramArchive> archive, const std::optional<std::string>& name)
     : archive_(std::move(archive)) {
   try {
-    const std::string program = program_name(*archive_, name);
+    const std::string program = name_ = program_name(*archive_, name);
     const Json json = parse_member(*archive_, "models/" + program + ".json");
     const Json& version = json.at("schema_version");
     torch_version_ = json.value("torch_version", "");

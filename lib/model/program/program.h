@@ -129,6 +129,7 @@ class Program {
   const std::vector<ProgramInput>& inputs() const { return inputs_; }  ///< one for each of graph().inputs
   const StoredTensor& stored(const std::string& name) const;           ///< a parameter's, buffer's or constant's tensor
   const std::string& torch_version() const { return torch_version_; }
+  const std::string& name() const { return name_; }  ///< which of the archive's programs it is
   /// Gives a parameter other sizes; it then has no values.
   void replace(const std::string& name, std::vector<int64_t> sizes);
   /// The least and the largest value that the program allows a symbol; it has none of either if it allows all.
@@ -145,7 +146,7 @@ class Program {
   std::vector<ProgramInput> inputs_;
   std::map<std::string, StoredTensor> stored_;
   std::map<std::string, Range> ranges_;
-  std::string torch_version_;
+  std::string name_, torch_version_;
 };
 
 /// Opens the archive and reads its program.

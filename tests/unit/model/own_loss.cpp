@@ -133,7 +133,7 @@ TEST_CASE("weights of the program's names are loaded, also with a wrapper's name
   const TemporaryFolder folder;
   const Model from = model_of(program("net"));
   const auto path = folder / "w.safetensors";
-  for (const char* wrapper : {"", "module.", "_orig_mod."}) {
+  for (const char* wrapper : {"", "module.", "_orig_mod.", "_orig_mod.module.", "network."}) {
     NamedTensors wrapped;
     for (const auto& [name, tensor] : from.state()) wrapped.emplace_back(wrapper + name, tensor.detach() + 1);
     save_tensors(path, wrapped);
@@ -146,6 +146,7 @@ TEST_CASE("weights of the program's names are loaded, also with a wrapper's name
   ModelConfig config = program("net");
   config.weights = path.string();
   const std::string why = refusal([&] { model_of(config); });
+  CHECK_THAT(why, Contains("no name is in both"));
   CHECK_THAT(why, Contains("are not of this model") && Contains("the model has blocks.0.bn.bias, ") &&
                       Contains(" and 6 more; the file has b, other.a"));
 }
@@ -160,7 +161,7 @@ TEST_CASE("trained weights are put back into the program, with a new last layer"
     const at::NoGradGuard no_grad;
     for (const auto& [name, tensor] : trained.state()) at::Tensor(tensor).add_(1);
     const auto out = folder / fmt::format("{}.pt2", classes);
-    config.num_classes = {};  // as the recipe may have it
+    config.num_classes = AutoOr<int64_t>();  // as the recipe may have it
     save_program(config, trained.state(), out);
     Model saved = model_of({.name = ModelKind::exported, .path = out.string()});
     REQUIRE(saved.state().size() == trained.state().size());
@@ -178,8 +179,10 @@ TEST_CASE("trained weights are put back into the program, with a new last layer"
              }),
              Contains("its head.bias is [10], and that of the run [3]"));
   CHECK_FALSE(std::filesystem::exists(out));
+  CHECK_THAT(refusal([&] { save_program(program("net"), {{"head.bias", at::ones({10})}}, out); }),
+             Contains("the run has no stem.weight, so this is not the program that it trained"));
   CHECK_THAT(refusal([&] { save_program(program("net"), {}, folder / "absent" / "other.pt2"); }),
-             Contains("cannot write"));
+             Contains("its folder does not exist"));
 }
 
 TEST_CASE("an archive is copied with other bytes in some members") {

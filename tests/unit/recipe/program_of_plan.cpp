@@ -36,16 +36,18 @@ std::string refusal_of(const Recipe& recipe) {
 
 TEST_CASE("num_classes: auto is what the data has, for a built-in network and a new last layer") {
   Recipe recipe = recipe_of("net");
-  recipe.model.num_classes = {};
+  recipe.model.num_classes = AutoOr<int64_t>();
   recipe.model.replace_head = true;
   CHECK(plan_of(recipe).model.config.num_classes == 10);
+  CHECK(plan_of(recipe).model.parameters == 1498);
+  recipe.model.num_classes = 10;  // a number like any other
   CHECK(plan_of(recipe).model.parameters == 1498);
   recipe.model.num_classes = 12;
   CHECK(plan_of(recipe).model.parameters == 1498 + 2 * 9);
   recipe.model.num_classes = 9;
   CHECK_THAT(refusal_of(recipe),
              Contains("model.num_classes must be at least the number of classes in the data: 9, 10"));
-  recipe.model = {.name = ModelKind::mlp, .num_classes = {}, .hidden = {4}};
+  recipe.model = {.name = ModelKind::mlp, .num_classes = AutoOr<int64_t>(), .hidden = {4}};
   CHECK(plan_of(recipe).model.config.num_classes == 10);
 }
 
