@@ -125,9 +125,11 @@ Command add_model_show(CLI::App& model) {
   command->add_option("file", options->path, "The .pt2 file")->required()->type_name("FILE");
   command->add_option("--program", options->program, "Which program of the file, if it has several");
   command->add_option("--units", options->units, "As model.units: blocks, layers, or a pattern of modules");
-  command->add_option("--context", options->context,
-                      "As model.context: tokens of a sample, if the program leaves them free; otherwise 1024, or as "
-                      "close to it as the program allows");
+  command
+      ->add_option("--context", options->context,
+                   "As model.context: tokens of a sample, if the program leaves them free; otherwise 1024, or as "
+                   "close to it as the program allows")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 20));
   command->add_flag("--json", options->json, "Print one JSON object");
   return [options](const CommandContext&) {
     ModelConfig config;

@@ -241,6 +241,24 @@ at::Tensor truth_like(const at::Tensor& input) { return at::empty_like(input, at
 at::Tensor scalar_of(const at::Tensor& input) { return at::empty({}, input.options()); }
 at::Tensor dot(const at::Tensor& a, const at::Tensor&) { return scalar_of(a); }
 
+at::Tensor mse_backward(const at::Tensor&, const at::Tensor& input, const at::Tensor&, int64_t) { return like(input); }
+at::Tensor smooth_l1_backward(const at::Tensor&, const at::Tensor& input, const at::Tensor&, int64_t, double) {
+  return like(input);
+}
+using OptionalTensor = std::optional<at::Tensor>;
+at::Tensor binary_cross_entropy(const at::Tensor& input, const at::Tensor&, const OptionalTensor&, int64_t reduction) {
+  return reduction == at::Reduction::None ? like(input) : scalar_of(input);
+}
+at::Tensor binary_cross_entropy_backward(const at::Tensor&, const at::Tensor& input, const at::Tensor&,
+                                         const OptionalTensor&, int64_t) {
+  return like(input);
+}
+at::Tensor huber(const at::Tensor& input, const at::Tensor&, int64_t reduction, double) {
+  return reduction == at::Reduction::None ? like(input) : scalar_of(input);
+}
+std::tuple<at::Tensor, at::Tensor> log_sigmoid(const at::Tensor& input) { return {like(input), like(input)}; }
+at::Tensor log_sigmoid_backward(const at::Tensor&, const at::Tensor& input, const at::Tensor&) { return like(input); }
+
 at::Tensor hardtanh(const at::Tensor& input, const at::Scalar&, const at::Scalar&) { return at::empty_like(input); }
 at::Tensor& hardtanh_(at::Tensor& input, const at::Scalar&, const at::Scalar&) { return input; }
 at::Tensor hardtanh_backward(const at::Tensor&, const at::Tensor& input, const at::Scalar&, const at::Scalar&) {
@@ -253,7 +271,9 @@ std::tuple<at::Tensor, at::Tensor> prelu_backward(const at::Tensor&, const at::T
   return {at::empty_like(input), at::empty_like(input)};  // the weight's is summed by its caller
 }
 
-at::Tensor roll(const at::Tensor& input, at::IntArrayRef, at::IntArrayRef) { return at::empty_like(input); }
+at::Tensor roll(const at::Tensor& input, at::IntArrayRef, at::IntArrayRef) {
+  return at::empty(input.sizes(), input.options());
+}
 at::Tensor flip(const at::Tensor& input, at::IntArrayRef) { return at::empty_like(input); }
 at::Tensor channel_shuffle(const at::Tensor& input, int64_t) { return at::empty_like(input); }
 
@@ -364,6 +384,14 @@ void register_meta_kernels() {
   for (const char* name : {"logical_not", "isnan"}) meta->impl(name, TORCH_FN(truth_like));
   meta->impl("max", TORCH_FN(scalar_of));
   meta->impl("dot", TORCH_FN(dot));
+  meta->impl("mse_loss_backward", TORCH_FN(mse_backward));
+  for (const char* name : {"smooth_l1_loss_backward", "huber_loss_backward"})
+    meta->impl(name, TORCH_FN(smooth_l1_backward));
+  meta->impl("huber_loss", TORCH_FN(huber));
+  meta->impl("binary_cross_entropy", TORCH_FN(binary_cross_entropy));
+  meta->impl("binary_cross_entropy_backward", TORCH_FN(binary_cross_entropy_backward));
+  meta->impl("log_sigmoid_forward", TORCH_FN(log_sigmoid));
+  meta->impl("log_sigmoid_backward", TORCH_FN(log_sigmoid_backward));
   for (const char* name : {"var.correction", "std.correction"}) meta->impl(name, TORCH_FN(variance));
   meta->impl("var_mean.correction", TORCH_FN(variance_mean));
   meta->impl("_scaled_mm", TORCH_FN(scaled_product));

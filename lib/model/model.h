@@ -54,7 +54,7 @@ class Model {
   /// Rounds the parameters with these names to `type`; they stay the same tensors. The same restriction applies.
   void to_type(const std::set<std::string>& names, at::ScalarType type);
 
-  /// Loads a safetensors file with exactly the model's names, shapes and types, or bfloat16 in place of float32.
+  /// Loads a safetensors file with exactly the model's names, shapes and types, or 16-bit values in place of float32.
   /// num_batches_tracked may be absent and then stays unchanged. If `keeps_head`, the last layer keeps its values,
   /// and the file may have any or none for it. Throws UserError(checkpoint) with the first ten differences.
   void load_weights(const std::filesystem::path& path, bool keeps_head = false);

@@ -122,9 +122,10 @@ std::string describe_difference(const std::string& name, const at::Tensor& file,
   return text;
 }
 
-/// bfloat16 values become float32 unchanged.
+/// Values of 16 bits become float32 unchanged.
 bool can_load(const at::Tensor& file, const at::Tensor& model) {
-  const bool widens = file.scalar_type() == at::kBFloat16 && model.scalar_type() == at::kFloat;
+  const bool is_short = file.scalar_type() == at::kBFloat16 || file.scalar_type() == at::kHalf;
+  const bool widens = is_short && model.scalar_type() == at::kFloat;
   return file.sizes() == model.sizes() && (file.scalar_type() == model.scalar_type() || widens);
 }
 

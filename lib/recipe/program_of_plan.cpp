@@ -23,12 +23,8 @@ ModelNeeds ProgramOfPlan::needs() const {
   ModelNeeds needs;
   if (program_->input.is_text()) {
     needs.context = program_->input.tokens;
-    needs.vocabulary = program_->classes > 0 ? program_->classes : program_->embedded_tokens.value_or(0);
-    if (needs.vocabulary == 0)
-      throw UserError(fmt::format("{}: how many different tokens it knows cannot be seen, because its input goes "
-                                  "elsewhere than into an embedding",
-                                  path()),
-                      ExitCode::checkpoint);
+    constexpr int64_t kMostTokens = 1 << 24;  // a program that shows no number of its own may know any
+    needs.vocabulary = program_->classes > 0 ? program_->classes : program_->embedded_tokens.value_or(kMostTokens);
   } else if (program_->classes > 0) {
     needs.num_classes = program_->classes;
   }

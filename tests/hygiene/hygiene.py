@@ -124,6 +124,17 @@ def check_private_headers(top, paths):
                 yield f"{path}: torch/csrc/{header} is not listed with it in scripts/cmake/private_headers.cmake"
 
 
+def check_built(top, paths):
+    """A test beside a CMakeLists.txt that lists sources is in a list, or it would never run."""
+    for path in sorted(paths):
+        lists = top / Path(path).parent / "CMakeLists.txt"
+        if not (path.startswith("tests/") and path.endswith(".cpp") and lists.is_file() and (top / path).is_file()):
+            continue
+        text = lists.read_text()
+        if " SOURCES " in text.replace("\n", " ") and Path(path).name not in text:
+            yield f"{path}: the CMakeLists.txt beside it does not list it, so it is not built"
+
+
 def begins_without_subject(line, before):
     """`before`: the line above. The second line of a comment may begin with any word."""
     if PLACE_ONLY.match(line) and "//" not in before:
@@ -209,6 +220,7 @@ def check_tree(top, paths):
         for number, problem in [*check_file(path, text, modules), *check_names(path, text, names)]:
             yield f"{path}:{number}: {problem}"
     yield from check_private_headers(top, paths)
+    yield from check_built(top, paths)
     yield from check_rooms(top, paths)
 
 
@@ -254,6 +266,9 @@ def self_test():
         "lib/data/f.cpp": ('auto x = std::getenv("A");\n', "environment"),
         "lib/data/g.cu": ("#include <ATen/ATen.h>\n", ".cu file"),
         "lib/roofline/p1.cpp": ("#include <torch/csrc/autograd/function.h>\n", "is not listed with it"),
+        "tests/unit/x/CMakeLists.txt": ("trainopt_test(x SOURCES a.cpp\n  USES x)\n", None),
+        "tests/unit/x/a.cpp": ("int a;\n", None),
+        "tests/unit/x/b.cpp": ("int b;\n", "is not built"),
         "tests/p2.cpp": ("#include <torch/csrc/autograd/function.h>\n", None),
         "tests/p3.cpp": ("#include <torch/csrc/autograd/function.h>\n", "as tests/p2.cpp does"),
         "scripts/a.sh": ("# TO" "DO\n", "unfinished"),

@@ -52,6 +52,8 @@ class Divider {
     return {.passed = passed};
   }
 
+  bool has_gradient(const ProgramValue& value) const { return gradient_[set_of(value.index)]; }
+
   /// Replaces what would change the unit's input in place, or has the unit copy its input.
   void keep_input(NodeRange& unit) {
     unit.copies_input = !may_be_input(unit.input, unit.first);
@@ -248,6 +250,9 @@ std::vector<NodeRange> divide(ProgramGraph& graph, const DivisionInput& facts, c
   }
   unit.end = graph.nodes.size();
   unit.output = std::get<ProgramValue>(graph.outputs.front());
+  if (!divider.has_gradient(unit.output))
+    throw UserError("what it returns has no gradient: no trained parameter is used, or no_grad or detach cuts it off",
+                    ExitCode::checkpoint);
   units.push_back(unit);
   std::set<std::string> names;
   for (NodeRange& each : units) {

@@ -37,8 +37,8 @@ struct DivisionInput {
 /// `where`: "blocks" cuts at the ends of modules that consist of modules, "layers" at every legal place, and anything
 /// else is a pattern with * and ? for the names of the modules that are units.
 ///
-/// Throws UserError(recipe) if a pattern matches no module.
-/// A unit may not change its input: an operation in place on it becomes the one out of place, in graph.nodes.
+/// Throws UserError(recipe) if a pattern matches no module, UserError(checkpoint) if the program's result has no
+/// gradient. A unit may not change its input: an operation in place on it becomes the one out of place, in graph.nodes.
 std::vector<NodeRange> divide(ProgramGraph& graph, const DivisionInput& facts, const std::string& where);
 
 }  // namespace trainopt

@@ -30,7 +30,7 @@ std::map<std::string, ParameterKind> kinds_of(const ProgramSource& source) {
     for (const std::string_view argument : {"weight", "bias"})
       if (const auto value = value_argument(node, argument))
         if (const auto parameter = source.names.find(value->index); parameter != source.names.end())
-          kinds[parameter->second] = norm ? ParameterKind::norm : ParameterKind::embedding;
+          kinds[source.first_name(parameter->second)] = norm ? ParameterKind::norm : ParameterKind::embedding;
   }
   return kinds;
 }
@@ -97,7 +97,7 @@ class Importer {
  public:
   Importer(Builder& builder, const ModelConfig& config, const InputShape& input)
       : builder_(builder), source_(config), input_(input), keeps_state_(!config.weights), kinds_(kinds_of(source_)) {
-    units_ = divide(source_.graph, source_.division, config.units);
+    units_ = source_.divided(config.units);
     if (config.evaluation_path)
       open_other(config);
     else
@@ -415,16 +415,16 @@ class Importer {
             fmt::format("{} is not float32; export model.float(), and set optimizations.precision for "
                         "weights of 16 bits",
                         input.name));
-      const auto kind = kinds_.find(input.name);
+      const std::string& name = source_.first_name(input.name);
+      const auto kind = kinds_.find(name);
       const auto is = kind == kinds_.end() ? ParameterKind::other : kind->second;
       site.tensors[value] =
-          stored.is_new
-              ? builder_.parameter(input.name, stored.sizes, InitialValues::torch_linear(source_.head->in), is)
-              : builder_.stored(input.name, stored.sizes, torch_type(stored.type), trained, is, read);
+          stored.is_new ? builder_.parameter(name, stored.sizes, InitialValues::torch_linear(source_.head->in), is)
+                        : builder_.stored(name, stored.sizes, torch_type(stored.type), trained, is, read);
       if (source_.head && (value == source_.head->weight || value == source_.head->bias))
-        builder_.belongs_to_head(input.name);
-      names_[value] = input.name;
-      if (cast_.contains(value)) site.copies[value] = builder_.copy_of(input.name);
+        builder_.belongs_to_head(name);
+      names_[value] = name;
+      if (cast_.contains(value)) site.copies[value] = builder_.copy_of(name);
       tied_[{stored.member, stored.offset}] = value;
       unit_of_[value] = unit;
     }
@@ -509,7 +509,7 @@ ProgramNotes program_notes(const ModelConfig& config) {
     if (!flops_of(node, source.graph)) notes.uncounted.push_back(node.place());
     if (draws(node)) notes.draws.push_back(node.place());
   }
-  for (const NodeRange& unit : divide(source.graph, source.division, config.units))
+  for (const NodeRange& unit : source.divided(config.units))
     for (const UncutPlace& each : unit.uncut)
       notes.uncut[unit.name].push_back(
           fmt::format("{} {}: {}", each.after ? "after" : "before", each.module, each.obstacle));

@@ -27,11 +27,11 @@ std::vector<int64_t> contiguous_strides(const std::vector<int64_t>& sizes) {
   return strides;
 }
 
-/// Sets what the format says of a tensor that lies in its member without gaps.
-void describe(Json& meta, const std::vector<int64_t>& sizes) {
+/// Sets what the format says of a tensor that lies in its member from `offset` on without gaps.
+void describe(Json& meta, const std::vector<int64_t>& sizes, int64_t offset) {
   meta["sizes"] = sizes_json(sizes);
   meta["strides"] = sizes_json(contiguous_strides(sizes));
-  meta["storage_offset"] = {{"as_int", 0}};
+  meta["storage_offset"] = {{"as_int", offset}};
 }
 
 /// How many classes the last layer of a run has, which may differ from those of the program as it was exported.
@@ -114,19 +114,32 @@ class ProgramWriter {
     const StoredTensor& stored = source_.program.stored(name);
     const at::Tensor as_stored = values.to(torch_type(stored.type)).contiguous();
     if (stored.is_new) {
-      const std::string& member = original_.program.stored(name).member;
-      changed_[member].assign(static_cast<const char*>(as_stored.const_data_ptr()), as_stored.nbytes());
+      put_new(name, as_stored);
       return;
     }
-    auto [bytes, is_first] = changed_.try_emplace(stored.member);
-    std::string& content = bytes->second;
-    if (is_first) {
-      content.resize(archive_.size_of(stored.member));
-      archive_.read(stored.member, {reinterpret_cast<uint8_t*>(content.data()), content.size()});
-    }
+    std::string& content = content_of(stored.member);
     const int64_t elements = static_cast<int64_t>(content.size()) / bytes_of(stored.type);
     const at::Tensor member = at::from_blob(content.data(), {elements}, torch_type(stored.type));
     member.as_strided(stored.sizes, stored.strides, stored.offset).copy_(as_stored);
+  }
+
+  /// The new bytes of a member, at first the old ones.
+  std::string& content_of(const std::string& member) {
+    const auto [bytes, is_first] = changed_.try_emplace(member);
+    if (is_first) {
+      bytes->second.resize(archive_.size_of(member));
+      archive_.read(member, {reinterpret_cast<uint8_t*>(bytes->second.data()), bytes->second.size()});
+    }
+    return bytes->second;
+  }
+
+  /// A parameter of the new last layer follows the old bytes of its member, in which other tensors may lie too.
+  void put_new(const std::string& name, const at::Tensor& values) {
+    std::string& content = content_of(original_.program.stored(name).member);
+    const auto element = static_cast<size_t>(bytes_of(source_.program.stored(name).type));
+    content.resize((content.size() + element - 1) / element * element);
+    new_offsets_[name] = static_cast<int64_t>(content.size() / element);
+    content.append(static_cast<const char*>(values.const_data_ptr()), values.nbytes());
   }
 
   /// The graph and the list of weights name the sizes of the last layer.
@@ -139,8 +152,8 @@ class ProgramWriter {
     const auto describe_parameter = [&](int64_t value) {
       const std::string& name = source_.names.at(value);
       const std::vector<int64_t>& sizes = source_.program.stored(name).sizes;
-      describe(tensors.at(name_of(value)), sizes);
-      describe(weights.at("config").at(name).at("tensor_meta"), sizes);
+      describe(tensors.at(name_of(value)), sizes, 0);
+      describe(weights.at("config").at(name).at("tensor_meta"), sizes, new_offsets_.at(name));
     };
     describe_parameter(head.weight);
     if (head.bias) describe_parameter(*head.bias);
@@ -160,6 +173,7 @@ class ProgramWriter {
   const ProgramArchive& archive_;
   std::string name_;                            ///< which of the archive's programs it is
   std::map<std::string, std::string> changed_;  ///< bytes by member
+  std::map<std::string, int64_t> new_offsets_;  ///< where parameters of the new last layer begin, in elements
 };
 
 }  // namespace

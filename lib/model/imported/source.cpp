@@ -126,6 +126,9 @@ void ProgramSource::find_target(const ProgramValue& second) {
   division.given.insert(second.index);
   const ProgramTensor &input = tensor_of(division.input), &tensor = tensor_of(second);
   const bool is_text = input.type == ProgramType::int64;
+  if (is_text && input.sizes.size() == 1)
+    refuse(
+        "its first input must be the images or the tokens, and the second one the target; this is the other way round");
   if (tensor.type != ProgramType::int64 || tensor.sizes.size() != (is_text ? 2U : 1U))
     refuse(fmt::format("its second input must be the target, int64: {}",
                        is_text ? "batch × tokens, the next one of each" : "batch, the class of each image"));
@@ -168,9 +171,13 @@ void ProgramSource::find_outputs() {
 /// Adds a node that computes them again without gradient, at the end: so they are known where the loss is.
 void ProgramSource::find_logits_beside_loss() {
   const auto* logits = std::get_if<ProgramValue>(&graph.outputs[1]);
-  const bool is_text = tensor_of(division.input).type == ProgramType::int64;
-  if (logits == nullptr || is_text) return;  // no metric is known for these
+  if (logits == nullptr) return;
   const ProgramTensor tensor = tensor_of(*logits);
+  if (tensor_of(division.input).type == ProgramType::int64) {  // no metric is known for those of texts
+    const auto* last = tensor.sizes.size() == 3 ? std::get_if<int64_t>(&tensor.sizes.back()) : nullptr;
+    if (last != nullptr) vocabulary_beside_loss = *last;
+    return;
+  }
   if (tensor.sizes.size() != 2 || !std::holds_alternative<int64_t>(tensor.sizes[1]) || !tensor.type ||
       !is_floating(*tensor.type))
     return;
@@ -192,6 +199,26 @@ const ProgramTensor& ProgramSource::tensor_of(const ProgramValue& value) const {
   const auto& tensor = graph.values[static_cast<size_t>(value.index)].tensor;
   if (!tensor) refuse("it takes or returns something else than a tensor");
   return *tensor;
+}
+
+const std::string& ProgramSource::first_name(const std::string& name) const {
+  const StoredTensor& stored = program.stored(name);
+  for (size_t i = 0; i < program.inputs().size(); ++i) {
+    const ProgramInput& input = program.inputs()[i];
+    if (input.kind == ProgramInput::Kind::user || !is_state(i)) continue;
+    const StoredTensor& other = program.stored(input.name);
+    if (other.member == stored.member && other.offset == stored.offset) return input.name;
+  }
+  return name;
+}
+
+std::vector<NodeRange> ProgramSource::divided(const std::string& where) {
+  try {
+    return divide(graph, division, where);
+  } catch (const UserError& error) {
+    if (error.code() != ExitCode::checkpoint) throw;
+    refuse(error.what());
+  }
 }
 
 bool ProgramSource::is_state(size_t input) const {
@@ -252,13 +279,15 @@ int64_t ProgramSource::classes() const {
 }
 
 std::optional<int64_t> ProgramSource::embedded_tokens() const {
+  std::optional<int64_t> most = vocabulary_beside_loss;
   for (const ProgramNode& node : graph.nodes) {
-    if (aten_name(node.target) != "embedding" || value_argument(node, "indices") != division.input) continue;
-    const auto weight = value_argument(node, "weight");
+    const auto weight = aten_name(node.target) == "embedding" ? value_argument(node, "weight") : std::nullopt;
     const auto* rows = weight ? std::get_if<int64_t>(&tensor_of(*weight).sizes.front()) : nullptr;
-    if (rows != nullptr) return *rows;
+    if (rows == nullptr) continue;
+    if (value_argument(node, "indices") == division.input) return *rows;
+    if (!vocabulary_beside_loss) most = std::max(most.value_or(0), *rows);
   }
-  return std::nullopt;
+  return most;
 }
 
 bool ProgramSource::is_of_evaluation() const {

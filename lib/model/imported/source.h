@@ -29,6 +29,10 @@ struct ProgramSource {
   /// Whether this input of the graph is state of the model: a parameter, a buffer that its model saves, or one that the
   /// graph changes.
   bool is_state(size_t input) const;
+  /// The first of a tied weight's names, as files have it; another weight has only one.
+  const std::string& first_name(const std::string& name) const;
+  /// divide(), with the file in messages about the program.
+  std::vector<NodeRange> divided(const std::string& where);
   /// A given tensor that nothing changes while training, in the CPU's memory; undefined: another value. `keeps_state`:
   /// buffers and frozen parameters have the archive's values, not those of another file.
   at::Tensor constant(int64_t value, bool keeps_state = true) const;
@@ -40,7 +44,8 @@ struct ProgramSource {
   InputShape input_shape(const ModelConfig& config) const;
   /// The classes that its logits tell apart, or the vocabulary; 0: its loss comes without logits of classes.
   int64_t classes() const;
-  /// How many different tokens it has embeddings for; null if its input is no text or goes elsewhere.
+  /// How many different tokens it can read: those of its embedding, or of the logits beside its loss, or at most of its
+  /// largest embedding. null: not known.
   std::optional<int64_t> embedded_tokens() const;
   /// Whether it is a program of model.eval(): it has operations that training and evaluation tell apart, and all are in
   /// evaluation.
@@ -56,6 +61,7 @@ struct ProgramSource {
   ModelTask task = ModelTask::automatic;           ///< never `automatic` once constructed
   std::optional<ProgramValue> target;              ///< its second input, if it computes its own loss
   std::optional<ProgramValue> logits_beside_loss;  ///< batch × classes, without gradient; the last node computes them
+  std::optional<int64_t> vocabulary_beside_loss;   ///< the last size of logits of tokens that it returns with its loss
   std::optional<ProgramHead> head;                 ///< the last layer of a classifier, if it is linear
 
  private:

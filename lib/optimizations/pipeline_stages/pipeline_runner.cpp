@@ -125,9 +125,15 @@ std::unique_ptr<StepRunner> make_pipeline_runner(RunnerOptions options) {
 void join_stages(const BuildContext& context) {
   Communicator& stages = context.groups->stages_forward();
   const std::vector<Tie> ties = ties_of(*context.model, *context.parameters, context.plan.stages);
-  context.parameters->when_complete([&stages, ties](GradientMemory& memory) {
+  context.parameters->when_complete([&stages, ties, store = &*context.parameters](GradientMemory& memory) {
     memory.stages = &stages;
     for (const Tie& tie : ties) {
+      // A stage may use the parameter without gradient, under no_grad; the other one waits for its part all the same.
+      if (at::Tensor& gradient = memory.tensors[tie.parameter]; !gradient.defined()) {
+        at::Tensor parameter = store->parameters()[tie.parameter].second;
+        gradient = at::zeros_like(parameter, parameter.options().requires_grad(false));
+        parameter.mutable_grad() = gradient;
+      }
       add_over(stages, tie, memory.tensors[tie.parameter]);
       if (tie.stage > tie.other) memory.counted_elsewhere.push_back(tie.parameter);
     }

@@ -91,7 +91,8 @@ TEST_CASE("a program computes its own loss, and returns the logits that it is co
     }
     REQUIRE(evaluated.outputs.sizes() == at::IntArrayRef({6, 10}));
     const at::Tensor expected = at::cross_entropy_loss(evaluated.outputs, target, {}, at::Reduction::Mean, -100, 0.1) +
-                                0.01 * evaluated.outputs.square().mean();
+                                0.01 * evaluated.outputs.square().mean() +
+                                0.01 * tensor_of(model, "stem.weight").square().sum();
     CHECK(evaluated.loss.item<double>() == Approx(expected.item<double>()).epsilon(1e-6));
     const at::Tensor correct = task.correct(evaluated.outputs, target);
     CHECK(correct[0].item<int64_t>() == evaluated.outputs.argmax(1).eq(target).sum().item<int64_t>());
@@ -179,7 +180,9 @@ TEST_CASE("trained weights are put back into the program, with a new last layer"
              }),
              Contains("its head.bias is [10], and that of the run [3]"));
   CHECK_FALSE(std::filesystem::exists(out));
-  CHECK_THAT(refusal([&] { save_program(program("net"), {{"head.bias", at::ones({10})}}, out); }),
+  CHECK_THAT(refusal([&] {
+               save_program(program("net"), {{"head.bias", at::ones({10})}}, out);
+             }),
              Contains("the run has no stem.weight, so this is not the program that it trained"));
   CHECK_THAT(refusal([&] { save_program(program("net"), {}, folder / "absent" / "other.pt2"); }),
              Contains("its folder does not exist"));

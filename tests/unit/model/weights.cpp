@@ -105,12 +105,12 @@ TEST_CASE("weights that do not fit are refused with the first ten differences, a
   const at::Tensor first = model.state()[0].second.detach().clone();
 
   NamedTensors tensors{{"layers.0.weight", at::zeros({4, 4})},
-                       {"layers.0.bias", at::zeros({4}, at::kHalf)},
+                       {"layers.0.bias", at::zeros({4}, at::kDouble)},
                        {"layers.1.bias", at::zeros({2})},
                        {"extra", at::zeros({1})}};
   save_tensors(path, tensors);
   CHECK(refusal(model, path) == "the weights in " + path.string() +
-                                    " do not fit the model, 4 differences: layers.0.bias is Half [4] and not Float "
+                                    " do not fit the model, 4 differences: layers.0.bias is Double [4] and not Float "
                                     "[4]; layers.1.weight is missing; "
                                     "layers.1.bias is Float [2] and not Float [3]; extra is unexpected");
   CHECK(at::equal(model.state()[0].second, first));
