@@ -1,6 +1,11 @@
 #include "model/task.h"
 
+#include "base/error.h"
 #include "device/tensor.h"
+
+#include <c10/util/Exception.h>
+
+#include <algorithm>
 
 namespace trainopt {
 namespace {
@@ -20,6 +25,20 @@ at::Tensor count_correct(const at::Tensor& logits, const at::Tensor& target) {
   const at::Tensor best = std::get<1>(logits.topk(attempts, 1));
   const at::Tensor hits = best.eq(target.unsqueeze(1));
   return at::stack({hits.select(1, 0).sum(), hits.sum()});
+}
+
+/// How many classes or tokens a program's own loss knows is not always seen before it runs.
+at::Tensor forward_of_program(Model& model, const at::Tensor& input, const ForwardContext& context) {
+  try {
+    return model.forward(input, context);
+  } catch (const c10::IndexError& error) {
+    const int64_t largest =
+        std::max(context.target.max().item<int64_t>(), input.is_floating_point() ? 0 : input.max().item<int64_t>());
+    throw UserError(fmt::format("the program, which computes its own loss, does not know a class or token of the data, "
+                                "where the largest of the batch is {}: {}",
+                                largest, error.what_without_backtrace()),
+                    ExitCode::data);
+  }
 }
 
 }  // namespace
@@ -55,7 +74,7 @@ TaskOutput ProgramLossTask::loss(Model& model, const at::Tensor& input, const at
   ForwardContext with_target = context;
   with_target.target = target;
   with_target.side = std::make_shared<SideValues>();
-  at::Tensor loss = model.forward(input, with_target).to(at::kFloat);
+  at::Tensor loss = forward_of_program(model, input, with_target).to(at::kFloat);
   at::Tensor outputs = has_logits_ ? with_target.side->logits : loss.detach();
   return {std::move(loss), std::move(outputs)};
 }

@@ -99,6 +99,14 @@ TEST_CASE("a program computes its own loss, and returns the logits that it is co
   }
 }
 
+TEST_CASE("a class that a program's own loss does not know is told from other errors") {
+  Model model = model_of(program("only-loss"));
+  const ProgramLossTask task(/*has_logits=*/false);
+  const at::Tensor target = at::tensor({3, 12}, at::kLong);
+  CHECK_THAT(refusal([&] { task.loss(model, images(2), target, in_training()); }),
+             Contains("does not know a class or token of the data, where the largest of the batch is 12"));
+}
+
 TEST_CASE("a classifier's last layer is replaced by one for other classes") {
   ModelConfig config = program("net");
   const Model before = model_of(config);
