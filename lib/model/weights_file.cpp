@@ -162,7 +162,8 @@ std::string without_wrappers(std::string name) {
 [[noreturn]] void refuse_names(const std::filesystem::path& path, const std::set<std::string>& model,
                                const std::set<std::string>& file) {
   const auto listed = [](const std::set<std::string>& names) {
-    std::vector<std::string> shown(names.begin(), std::next(names.begin(), std::min<int64_t>(10, std::ssize(names))));
+    std::vector<std::string> shown(names.begin(),
+                                   std::next(names.begin(), std::min<int64_t>(kDifferencesShown, std::ssize(names))));
     const size_t more = names.size() - shown.size();
     return fmt::format("{}{}", fmt::join(shown, ", "), more > 0 ? fmt::format(" and {} more", more) : "");
   };

@@ -72,6 +72,18 @@ TEST_CASE("what pays is kept and built upon; the rest is not tried again") {
   CHECK(to_json(tuning_from(to_json(tuning))) == to_json(tuning));
 }
 
+TEST_CASE("what limits the recipe is told before the first step, and after each that is kept") {
+  ScriptedBench bench;
+  bench.candidates = {candidate("a=1", 2), candidate("b=1", 1.5)};
+  bench.trials = {{"a=1", pays(1.5)}, {"b=1", {.verdict = Verdict::costs, .ratio = 0.9}}};
+  std::vector<std::pair<size_t, size_t>> told;  // steps and limits
+  tune(bench, {}, {}, [&](const Tuning& so_far) { told.emplace_back(so_far.steps.size(), so_far.limits.size()); });
+  REQUIRE(told.size() >= 3);
+  CHECK(told[0] == std::pair<size_t, size_t>{0, 1});
+  CHECK(told[1] == std::pair<size_t, size_t>{1, 2});
+  CHECK(told[2] == std::pair<size_t, size_t>{2, 2});
+}
+
 TEST_CASE("a fast candidate whose numbers are wrong is not kept") {
   ScriptedBench bench;
   bench.candidates = {candidate("wrong=1", 5)};
