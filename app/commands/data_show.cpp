@@ -11,12 +11,14 @@
 #include "data/formats/shards.h"
 #include "data/formats/text/document_ends.h"
 #include "data/formats/text/token_file.h"
+#include "data/files/found_files.h"
 #include "data/image/png.h"
 
 #include <CLI/CLI.hpp>
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
 #include <limits>
 
@@ -94,6 +96,10 @@ std::vector<uint8_t> contact_sheet(const ImageDataset& images) {
   return encode_png(sheet.view());
 }
 
+void print_left_out(const LeftOut& left_out) {
+  if (!left_out.empty()) print_out("left out: {}\n", left_out.text());
+}
+
 Json to_json(const ImageDataset& images, const std::vector<Row>& rows) {
   Json classes = Json::array(), first = Json::array();
   const ClassCounts counts = count_classes(images);
@@ -106,10 +112,12 @@ Json to_json(const ImageDataset& images, const std::vector<Row>& rows) {
                      {"problem", row.size ? Json() : Json(row.reason)}});
   const DataIdentity identity = images.identity();
   const auto size = images.uniform_size();
-  return {{"schema_version", 1},           {"kind", identity.kind},
-          {"images", images.size()},       {"size", size ? Json{size->height, size->width} : Json()},
-          {"content", identity.content},   {"unlabelled", counts.unlabelled},
-          {"classes", std::move(classes)}, {"first", std::move(first)}};
+  Json shown = {{"schema_version", 1},           {"kind", identity.kind},
+                {"images", images.size()},       {"size", size ? Json{size->height, size->width} : Json()},
+                {"content", identity.content},   {"unlabelled", counts.unlabelled},
+                {"classes", std::move(classes)}, {"first", std::move(first)}};
+  shown["left_out"] = images.left_out().json();
+  return shown;
 }
 
 void print_classes(const ImageDataset& images) {
@@ -132,6 +140,7 @@ void print(const ImageDataset& images, const std::vector<Row>& rows) {
   print_out("{}: {} of {}, {}\n", images.identity().kind, counted(images.size(), "image"),
             counted(images.num_classes(), "class", "es"),
             size ? fmt::format("{}x{} pixels (height x width)", size->height, size->width) : "JPEG and PNG files");
+  print_left_out(images.left_out());
   if (!rows.empty()) print_text("\nfirst images\n");
   for (const Row& row : rows)
     print_out("  {}: {}, {}\n", row.name,
@@ -143,7 +152,7 @@ void print(const ImageDataset& images, const std::vector<Row>& rows) {
 /// Each Parquet file's rows, row groups and columns.
 Json parquet_json(const std::string& path, const ParquetConfig& columns_used, DataFiles& files) {
   Json all = Json::array();
-  for (const auto& name : files.ending_in(kParquetEnding, path)) {
+  for (const auto& name : find_files(files, path, std::array{kParquetEnding}).files) {
     const ParquetFile file(files.open(name), columns_used, std::numeric_limits<int64_t>::max());
     Json columns = Json::array();
     for (const auto& column : file.layout().columns) columns.push_back({{"name", column.name}, {"type", column.type}});
@@ -164,8 +173,6 @@ void print_parquet(const Json& shown) {
               counted(file["row_groups"], "row group"), fmt::format("{}", fmt::join(columns, ", ")));
   }
 }
-
-constexpr std::string_view kTokensEnding = ".bin";
 
 int64_t largest_token(const TokenFile& file) {
   constexpr int64_t kAtOnce = 1 << 20;
@@ -188,12 +195,14 @@ std::optional<int64_t> documents_of(const TokenFile& file) {
 
 /// Whether `path` is a token file, or a folder of them, here or in object storage.
 bool is_tokens(const std::string& path, DataFiles& files) {
-  const auto fits = [](const std::filesystem::path& file) {
-    return file.extension() == kTokensEnding && !has_cifar10_name(file);
-  };
+  const auto fits = [](const std::string& file) { return has_ending(file, kTokenEndings) && !has_cifar10_name(file); };
   // The path of a file that is not there may name a folder of images, whose reader says so.
-  if (!is_remote(path) && !std::filesystem::is_directory(path)) return fits(path);
-  const auto names = files.find(kTokensEnding, path);
+  std::error_code unreadable;
+  const bool is_folder =
+      is_remote(path) ? !has_ending(path, kTokenEndings) : std::filesystem::is_directory(path, unreadable);
+  const std::vector<std::string> names = is_pattern(path) ? files.matching(path)
+                                         : is_folder      ? files.list(path)
+                                                          : std::vector{path};
   return std::any_of(names.begin(), names.end(), fits);
 }
 
@@ -202,7 +211,8 @@ bool is_tokens(const std::string& path, DataFiles& files) {
 /// Throws UserError(data).
 Json tokens_json(const std::string& path, int64_t rows, std::optional<int64_t> bits, DataFiles& files) {
   Json all = Json::array();
-  for (const auto& name : files.ending_in(kTokensEnding, path)) {
+  const FoundFiles found = find_files(files, path, kTokenEndings);
+  for (const auto& name : found.files) {
     const TokenFile file(files.open(name), bits);
     std::vector<int64_t> first(static_cast<size_t>(std::min(rows, file.size())));
     file.read(0, first, std::numeric_limits<int64_t>::max());
@@ -214,10 +224,13 @@ Json tokens_json(const std::string& path, int64_t rows, std::optional<int64_t> b
                    {"documents", documents ? Json(*documents) : Json()},
                    {"first", first}});
   }
-  return {{"schema_version", 1}, {"kind", "tokens"}, {"files", std::move(all)}};
+  Json shown = {{"schema_version", 1}, {"kind", "tokens"}, {"files", std::move(all)}};
+  shown["left_out"] = found.left_out.json();
+  return shown;
 }
 
 void print_tokens(const Json& shown) {
+  print_left_out(left_out_from(shown["left_out"]));
   for (const Json& file : shown["files"]) {
     const auto text = [](int64_t number, const char* noun) { return counted(number, noun); };
     const std::string documents =

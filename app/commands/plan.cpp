@@ -28,7 +28,7 @@ Command add_plan(CLI::App& app) {
     const Machine here = this_machine(context.environment);
     const auto [machine, position] = assumptions->empty() ? AssumedJob{here, {}} : assume(here, *assumptions);
     const auto loaded = recipes->load(*command, position.ranks);
-    require_weights_file(loaded.recipe);
+    require_model_files(loaded.recipe);
     Plan plan = make_plan(loaded.recipe, machine, position);
     if (*schedule) {
       if (*json)

@@ -3,6 +3,7 @@
 
 #include "config/describe.h"
 #include "data/cache_config.h"
+#include "data/files/data_paths.h"
 #include "data/formats/parquet/config.h"
 #include "data/formats/table.h"
 #include "data/transform_config.h"
@@ -34,7 +35,7 @@ struct Choices<OnBadSample> {
 
 struct DataConfig {
   DatasetKind dataset = DatasetKind::fake_cifar10;
-  std::optional<std::string> path;
+  std::optional<DataPaths> path;
   int64_t size = 10000;
   int64_t image_size = 224;
   int64_t batch_size = 32;
@@ -48,6 +49,7 @@ struct DataConfig {
   bool non_blocking = false;
   Bytes memory_limit{int64_t{4} << 30};
   DecodeKind decode = DecodeKind::exact;
+  int64_t max_pixels = 178956970;
   StorageConfig storage;
   CacheConfig cache;
   ParquetConfig parquet;
@@ -109,11 +111,17 @@ void describe(V& v, DataConfig& c) {
           alias("dataloader_pin_memory", "pin_mem"));
   v.field("non_blocking", c.non_blocking, "Copy on a second stream while the step runs; needs pin_memory.");
   v.field("memory_limit", c.memory_limit,
-          "Memory limit, in each process, of the batch buffers; on the CPU also of the data set with cache: device. "
-          "parquet: also of the row groups in memory; image_folder, other remote files: also of cache: memory.",
+          "Memory limit, in each process, of the batch buffers and the images being decoded; on the CPU also of the "
+          "data set with cache: device. parquet: also of the row groups in memory; image_folder, other remote files: "
+          "also of cache: memory.",
           at_least(1));
   v.field("decode", c.decode,
           "JPEG decoding: exact gives Pillow's pixels; scaled decodes at reduced size (faster, different pixels).");
+  v.field(
+      "max_pixels", c.max_pixels,
+      "Pixels of the largest JPEG or PNG file that is decoded; larger ones are bad samples. The default is Pillow's "
+      "limit; an image of more than half of it is warned about.",
+      at_least(1));
   describe_files(v, c);
   v.field("transforms", c.transforms, "Transforms applied to each image, in order, as torchvision defines them.");
   v.field("token_bits", c.token_bits,

@@ -4,10 +4,13 @@
 #include "base/files/file_calls.h"
 #include "base/files/mapped_file.h"
 #include "base/json.h"
+#include "base/log.h"
 #include "config/load.h"
 #include "data/formats/cifar10_file.h"
 #include "data/formats/shards.h"
 #include "data/formats/text/text_dataset.h"
+
+#include <xxhash.h>
 
 #include <algorithm>
 #include <array>
@@ -38,22 +41,23 @@ class OpenedOnce {
   std::map<std::string, std::weak_ptr<T>> opened_;
 };
 
-/// The data set at `path`; a remote one is opened once.
+/// The data set at these paths; a remote one is opened once.
 template <class Open>
-std::shared_ptr<const Dataset> opened(const DataConfig& data, const ModelNeeds& model, const std::string& path,
+std::shared_ptr<const Dataset> opened(const DataConfig& data, const ModelNeeds& model, const DataPaths& paths,
                                       const DataFiles* files, Open open) {
-  if (!is_remote(path) || !files) {
+  if (!paths.is_remote() || !files) {
     auto dataset = open();
     require_mapped_files_whole();
     return dataset;
   }
   static OpenedOnce<const Dataset> all;
   // The training data is in it because evaluation data must have its classes.
-  return all.get(fmt::format("{} {} {} {} {} {} {} {} {} {}\n{}", word_of(data.dataset), word_of(data.decode),
+  return all.get(fmt::format("{} {} {} {} {} {} {} {} {}", word_of(data.dataset), word_of(data.decode),
                              data.token_bits.value_or(0), model.context, model.vocabulary, files->number(),
                              data.memory_limit.count, word_of(data.cache.kind),
-                             Json{to_json(data.parquet), data.shuffle, data.shuffle_window, data.partitions}.dump(),
-                             data.path.value_or(""), path),
+                             Json{to_json(data.parquet), data.shuffle, data.shuffle_window, data.partitions,
+                                  data.max_pixels, data.path.value_or(DataPaths()).all, paths.all}
+                                 .dump(-1, ' ', false, Json::error_handler_t::replace)),
                  open);
 }
 
@@ -61,7 +65,7 @@ std::shared_ptr<const Dataset> opened(const DataConfig& data, const ModelNeeds& 
 struct OpenRequest {
   const DataConfig& data;
   const ModelNeeds& model;
-  std::string path = {};
+  DataPaths paths = {};
   std::shared_ptr<DataFiles> files = nullptr;
   uint64_t seed = 0;
   const ImageDataset* training = nullptr;  ///< whose classes evaluation data must have
@@ -69,10 +73,17 @@ struct OpenRequest {
 };
 using Opened = std::shared_ptr<const Dataset>;
 
+DecodeOptions decoding_of(const DataConfig& data) {
+  return {.size = data.decode == DecodeKind::scaled ? DecodeSize::reduced : DecodeSize::full,
+          .max_pixels = data.max_pixels,
+          .memory = std::make_shared<DecodeMemory>(data.memory_limit.count)};
+}
+
 Opened open_fake(const OpenRequest& request) { return make_fake_cifar10(request.data.size, request.seed); }
 
 Opened open_cifar10(const OpenRequest& request) {
-  return request.evaluates ? read_cifar10_test(request.path) : read_cifar10(request.path);
+  const std::string& path = request.paths.only("cifar10");
+  return request.evaluates ? read_cifar10_test(path) : read_cifar10(path);
 }
 
 Opened open_folder(const OpenRequest& request) {
@@ -82,28 +93,30 @@ Opened open_folder(const OpenRequest& request) {
     throw UserError(
         "data.cache: memory caches full-size images, which data.decode: scaled never produces; choose one of the two");
   TRAINOPT_CHECK(!request.evaluates || request.training != nullptr);
-  return open_image_folder(
-      request.path,
-      {.decode = data.decode, .memory_limit = keeps ? data.memory_limit.count : 0, .training = request.training});
+  return open_image_folder(request.paths.only("image_folder"), {.decoding = decoding_of(data),
+                                                                .memory_limit = keeps ? data.memory_limit.count : 0,
+                                                                .training = request.training});
 }
 
 Opened open_packed_files(const OpenRequest& request) {
-  return open_packed(request.path,
-                     {.decode = request.data.decode, .training = request.training, .files = request.files});
+  return open_packed(request.paths,
+                     {.decoding = decoding_of(request.data), .training = request.training, .files = request.files});
 }
 
-Opened open_tar_files(const OpenRequest& request) { return open_tar(request.path, request.data.decode, request.files); }
+Opened open_tar_files(const OpenRequest& request) {
+  return open_tar(request.paths, decoding_of(request.data), request.files);
+}
 
 Opened open_parquet_files(const OpenRequest& request) {
   const DataConfig& data = request.data;
-  return open_parquet(request.path, {.decode = data.decode,
-                                     .columns = data.parquet,
-                                     .memory_limit = data.memory_limit.count,
-                                     .keep_in_memory = data.cache == CacheKind::memory,
-                                     .window = data.shuffle ? data.shuffle_window : 1,
-                                     .partitions = data.shuffle ? data.partitions : 1,
-                                     .training = request.training,
-                                     .files = request.files});
+  return open_parquet(request.paths, {.decoding = decoding_of(data),
+                                      .columns = data.parquet,
+                                      .memory_limit = data.memory_limit.count,
+                                      .keep_in_memory = data.cache == CacheKind::memory,
+                                      .window = data.shuffle ? data.shuffle_window : 1,
+                                      .partitions = data.shuffle ? data.partitions : 1,
+                                      .training = request.training,
+                                      .files = request.files});
 }
 
 template <auto open>
@@ -111,10 +124,10 @@ Opened open_text(const OpenRequest& request) {
   if (request.model.context == 0)
     throw UserError(
         fmt::format("data.dataset: {} is text, which needs a language model", word_of(request.data.dataset)));
-  return open(request.path, TextOptions{.context = request.model.context,
-                                        .vocabulary = request.model.vocabulary,
-                                        .token_bits = request.data.token_bits,
-                                        .files = request.files});
+  return open(request.paths, TextOptions{.context = request.model.context,
+                                         .vocabulary = request.model.vocabulary,
+                                         .token_bits = request.data.token_bits,
+                                         .files = request.files});
 }
 
 Opened open_nothing(const OpenRequest&) { return nullptr; }
@@ -141,41 +154,44 @@ Opened open_request(const OpenRequest& request) {
   TRAINOPT_CHECK(opener != kOpeners.end());
   const auto open = [&] { return opener->open(request); };
   if (!format_of(request.data.dataset).one_file) return open();
-  return opened(request.data, request.model, request.path, request.files.get(), open);
+  return opened(request.data, request.model, request.paths, request.files.get(), open);
 }
 
-void require_readable(const DataConfig& data, const std::string& path) {
+void require_readable(const DataConfig& data, const DataPaths& paths) {
   const DataFormat& format = format_of(data.dataset);
-  if (format.remote || !is_remote(path)) return;
+  if (format.remote || !paths.is_remote()) return;
   throw UserError(fmt::format(
       "data.dataset: {} is read from this machine's files only; {}: {}", format.word,
       format.text ? "tokens may be in object storage" : "make packed or tar files of it with `trainopt data pack`",
-      path));
+      paths.text()));
 }
 
-std::string needed_path(const DataConfig& data) {
+const DataPaths& needed_paths(const DataConfig& data) {
   if (!data.path) throw UserError(fmt::format("data.path must name the data of {}", word_of(data.dataset)));
   require_readable(data, *data.path);
   return *data.path;
 }
 
-/// What kind of images are at `path`, by the names of the files.
-DatasetKind kind_of_images(const std::string& path, DataFiles& files) {
-  namespace fs = std::filesystem;
-  if (is_remote(path)) {
-    constexpr DatasetKind kUnlessFound = DatasetKind::packed;  // which is therefore not looked for
-    for (const DataFormat& format : kDataFormats)
-      if (!format.ending.empty() && path.ends_with(format.ending)) return format.kind;
-    for (const DataFormat& format : kDataFormats)
-      if (!format.ending.empty() && format.kind != kUnlessFound && !files.find(format.ending, path).empty())
-        return format.kind;
-    return kUnlessFound;
-  }
-  const auto names = fs::is_directory(path) ? names_in_folder(path, ExitCode::data) : std::vector<std::string>{path};
+bool has_known_ending(const std::string& path) {
+  return std::any_of(kDataFormats.begin(), kDataFormats.end(), [&](const DataFormat& format) {
+    return !format.ending.empty() && has_ending(path, format.ending);
+  });
+}
+
+/// What kind of images are at these paths, by the names of the files.
+DatasetKind kind_of_images(const DataPaths& paths, DataFiles& files) {
+  const std::string& path = paths.all.front();
+  std::vector<std::string> names{path};
+  std::error_code unreadable;
+  if (is_pattern(path) && (is_remote(path) || !std::filesystem::exists(path, unreadable)))
+    names = files.matching(path);
+  else if (is_remote(path) ? !has_known_ending(path) : std::filesystem::is_directory(path, unreadable))
+    names = files.list(path);
   for (const DataFormat& format : kDataFormats)
-    if (!format.ending.empty() && std::any_of(names.begin(), names.end(),
-                                              [&](const fs::path& name) { return name.extension() == format.ending; }))
+    if (!format.ending.empty() &&
+        std::any_of(names.begin(), names.end(), [&](const auto& name) { return has_ending(name, format.ending); }))
       return format.kind;
+  if (is_remote(path)) return DatasetKind::packed;  // the only ones that object storage may have without an ending
   return std::any_of(names.begin(), names.end(), has_cifar10_name) ? DatasetKind::cifar10 : DatasetKind::image_folder;
 }
 
@@ -185,6 +201,25 @@ const DataIdentity& Dataset::identity() const {
   std::call_once(identity_found_, [this] { identity_ = find_identity(); });
   return identity_;
 }
+
+const std::vector<std::string>& Dataset::note(FoundFiles found) {
+  found_ = std::move(found);
+  return found_.files;
+}
+
+std::vector<uint64_t> Dataset::file_hashes() const {
+  std::vector<uint64_t> hashes;
+  for (const std::string& file : found_.files) hashes.push_back(path_hash(file));
+  return hashes;
+}
+
+uint64_t path_hash(const std::string& path) {
+  std::error_code unreadable;
+  const auto real = is_remote(path) ? path : std::filesystem::weakly_canonical(path, unreadable).string();
+  return hash_of_real_path(unreadable ? path : real);
+}
+
+uint64_t hash_of_real_path(const std::string& path) { return XXH3_64bits(path.data(), path.size()); }
 
 const std::vector<std::string>& ImageDataset::class_names() const {
   static const std::vector<std::string> none;
@@ -197,6 +232,24 @@ void ImageDataset::write(int64_t sample, uint64_t key, const Pipeline& pipeline,
                          LoadScratch& scratch) const {
   load(sample, key, pipeline, place.image, scratch);
   *place.target = label(sample);
+}
+
+void ImageDataset::load_file(int64_t sample, std::span<const uint8_t> bytes, uint64_t key, const Pipeline& pipeline,
+                             const Destination& destination, LoadScratch& scratch) const {
+  std::call_once(whole_made_, [this] { whole_ = SampleMarks(size()); });
+  const bool is_known = whole_.has(sample);
+  const ImageSize file =
+      pipeline.run_encoded(bytes, decoding_, is_known ? ReadTo::part : ReadTo::end, key, destination, scratch.image);
+  if (is_known) return;
+  whole_.add(sample);
+  if (file.height * file.width > kManyPixels && !said_many_.exchange(true))
+    log_warning("an image of {}x{} pixels (width x height), and more like it may follow; data.max_pixels is {}: {}",
+                file.width, file.height, decoding_.max_pixels, name_of(sample));
+}
+
+ImageSize ImageDataset::decoded_size(std::span<const uint8_t> bytes, LoadScratch& scratch) const {
+  const auto hold = decode_image(bytes, scratch.image.decoded, decoding_);
+  return scratch.image.decoded.size();
 }
 
 std::shared_ptr<DataFiles> local_data_files() {
@@ -216,39 +269,40 @@ std::shared_ptr<DataFiles> data_files(const DataConfig& data, const Variables& v
                  [&] { return std::make_shared<DataFiles>(data.storage, caches, variables); });
 }
 
-std::shared_ptr<const ImageDataset> open_images(const std::string& path, std::shared_ptr<DataFiles> files,
+std::shared_ptr<const ImageDataset> open_images(const DataPaths& paths, std::shared_ptr<DataFiles> files,
                                                 const ParquetConfig& columns) {
   if (!files) files = local_data_files();
   DataConfig data;
-  data.dataset = kind_of_images(path, *files);
+  data.dataset = kind_of_images(paths, *files);
   data.parquet = columns;
   data.memory_limit.count = std::numeric_limits<int64_t>::max();  // without a recipe there is no limit of memory either
   if ((columns.image || columns.label) && !format_of(data.dataset).row_groups)
-    throw UserError(fmt::format("only Parquet files have columns to name (--image, --label): {}", path));
+    throw UserError(fmt::format("only Parquet files have columns to name (--image, --label): {}", paths.text()));
   return std::dynamic_pointer_cast<const ImageDataset>(
-      open_request({.data = data, .model = ModelNeeds(), .path = path, .files = std::move(files)}));
+      open_request({.data = data, .model = ModelNeeds(), .paths = paths, .files = std::move(files)}));
 }
 
 std::shared_ptr<const Dataset> open_training_data(const DataConfig& data, const ModelNeeds& model, uint64_t seed,
                                                   std::shared_ptr<DataFiles> files) {
-  const std::string path = format_of(data.dataset).files ? needed_path(data) : "";
-  return open_request({.data = data, .model = model, .path = path, .files = std::move(files), .seed = seed});
+  const DataPaths paths = format_of(data.dataset).files ? needed_paths(data) : DataPaths();
+  return open_request({.data = data, .model = model, .paths = paths, .files = std::move(files), .seed = seed});
 }
 
 std::shared_ptr<const Dataset> open_evaluation_data(const DataConfig& data, const ModelNeeds& model,
-                                                    const std::optional<std::string>& path, const Dataset* training,
+                                                    const std::optional<DataPaths>& paths, const Dataset* training,
                                                     std::shared_ptr<DataFiles> files) {
   const DataFormat& format = format_of(data.dataset);
-  if (path) require_readable(data, *path);
-  if (!path && format.test_file.empty()) return nullptr;
-  const auto where = path ? std::filesystem::path(*path) : std::filesystem::path(needed_path(data)) / format.test_file;
-  if (!path && !std::filesystem::exists(where)) return nullptr;
+  if (paths) require_readable(data, *paths);
+  if (!paths && format.test_file.empty()) return nullptr;
+  const DataPaths where =
+      paths ? *paths : std::filesystem::path(needed_paths(data).only(format.word)) / format.test_file;
+  if (!paths && !std::filesystem::exists(where.all.front())) return nullptr;
   if (!format.files)
     throw UserError(
         fmt::format("evaluation.path needs a data.dataset that is read from files: {}", word_of(data.dataset)));
   return open_request({.data = data,
                        .model = model,
-                       .path = path.value_or(where.string()),
+                       .paths = where,
                        .files = std::move(files),
                        .training = dynamic_cast<const ImageDataset*>(training),
                        .evaluates = true});

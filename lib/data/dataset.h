@@ -2,10 +2,13 @@
 #pragma once
 
 #include "data/config.h"
+#include "data/files/found_files.h"
 #include "data/identity.h"
 #include "data/image/pipeline.h"
+#include "data/sample_marks.h"
 #include "storage/data_files.h"
 
+#include <atomic>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -39,6 +42,11 @@ class Dataset {
   /// The identity of the files as they were at the first call, which reads up to 1,024 blocks of them and asks up to
   /// 11,024 of them for their sizes (image_folder).
   const DataIdentity& identity() const;
+  /// What is in the data set's folders and is not read.
+  const LeftOut& left_out() const { return found_.left_out; }
+  /// A hash for each file that samples come from, of its real path; empty if there are none. Two data sets have a hash
+  /// in common if they read the same file.
+  virtual std::vector<uint64_t> file_hashes() const;
   /// Writes input and target. Images: transformed by `pipeline`; `key` seeds the random transforms. Throws BadSample.
   virtual void write(int64_t sample, uint64_t key, const Pipeline& pipeline, const SamplePlace& place,
                      LoadScratch& scratch) const = 0;
@@ -52,6 +60,11 @@ class Dataset {
   /// Announces that write() will soon be called for this sample, so that its bytes are fetched meanwhile.
   virtual void expect(int64_t /*sample*/) const {}
 
+ protected:
+  /// Notes what was found for left_out() and file_hashes(). Returns the names of the files.
+  const std::vector<std::string>& note(FoundFiles found);
+  FoundFiles found_;
+
  private:
   virtual DataIdentity find_identity() const = 0;
 
@@ -59,9 +72,15 @@ class Dataset {
   mutable DataIdentity identity_;
 };
 
+/// A hash of the file's real path: links are followed.
+uint64_t path_hash(const std::string& path);
+uint64_t hash_of_real_path(const std::string& path);
+
 /// Images with labels.
 class ImageDataset : public Dataset {
  public:
+  /// `decoding`: for images that are stored as files.
+  explicit ImageDataset(DecodeOptions decoding = {}) : decoding_(std::move(decoding)) {}
   virtual int64_t num_classes() const = 0;
   virtual int64_t label(int64_t sample) const = 0;
   /// Whether label() has one to return; it throws UserError(data) where a file has none, as Parquet's rows may.
@@ -80,6 +99,21 @@ class ImageDataset : public Dataset {
   virtual const std::vector<std::string>& class_names() const;
   void write(int64_t sample, uint64_t key, const Pipeline& pipeline, const SamplePlace& place,
              LoadScratch& scratch) const final;
+  const DecodeOptions& decoding() const { return decoding_; }
+
+ protected:
+  /// load() of an image that is stored as the JPEG or PNG file `bytes`. The first time that the sample is used, the
+  /// file is read to its end, so that damage is found whatever part of the image the transforms need.
+  void load_file(int64_t sample, std::span<const uint8_t> bytes, uint64_t key, const Pipeline& pipeline,
+                 const Destination& destination, LoadScratch& scratch) const;
+  /// size_of() for such an image.
+  ImageSize decoded_size(std::span<const uint8_t> bytes, LoadScratch& scratch) const;
+
+ private:
+  DecodeOptions decoding_;
+  mutable std::once_flag whole_made_;
+  mutable std::atomic<bool> said_many_{false};
+  mutable SampleMarks whole_;  ///< samples whose files were read to the end without a fault
 };
 
 /// fake_cifar10: random 32×32 images and labels; image i depends only on seed and i.
@@ -92,34 +126,33 @@ std::shared_ptr<const ImageDataset> read_cifar10(const std::string& path);
 std::shared_ptr<const ImageDataset> read_cifar10_test(const std::string& path);
 
 struct ImageFolderOptions {
-  DecodeKind decode = DecodeKind::exact;
+  DecodeOptions decoding = {};
   int64_t memory_limit = 0;  ///< most bytes of decoded images, kept when they are first used; 0: none are kept
   /// The data set whose classes it must have, and whose memory its images share; null: the classes are the folders in
   /// bytewise order.
   const ImageDataset* training = nullptr;
 };
-/// image_folder: `path` has a folder for each class with *.jpg, *.jpeg and *.png files (any case). Throws
-/// UserError(data) if there are no classes or no images, a class is not one of `training`, or, without `training`, a
-/// class has no images.
+/// image_folder: `path` has a folder for each class with *.jpg, *.jpeg and *.png files (any case), in it or in folders
+/// below. Throws UserError(data) if there are no classes or no images, a class is not one of `training`, or, without
+/// `training`, a class has no images; and for folders of several splits.
 std::shared_ptr<const ImageDataset> open_image_folder(const std::string& path, const ImageFolderOptions& options);
 
 struct PackedOptions {
-  DecodeKind decode = DecodeKind::exact;       ///< how images that are stored as files are decoded
+  DecodeOptions decoding = {};                 ///< for images that are stored as files
   const ImageDataset* training = nullptr;      ///< the data set whose classes it must have; null: any
   std::shared_ptr<DataFiles> files = nullptr;  ///< null: local ones
 };
-/// packed: a file that `trainopt data pack` wrote (formats/packed/packed_file.h), or a folder with all files of one
-/// packing. Throws UserError(data) for files that are missing, damaged or of different packings.
-std::shared_ptr<const ImageDataset> open_packed(const std::string& path, const PackedOptions& options);
+/// packed: files that `trainopt data pack` wrote (formats/packed/packed_file.h), all of one packing. Throws
+/// UserError(data) for files that are missing, damaged or of different packings.
+std::shared_ptr<const ImageDataset> open_packed(const DataPaths& paths, const PackedOptions& options);
 
-/// tar: a tar file in WebDataset's convention (formats/tar/tar_index.h), or a folder of *.tar files. There are as many
-/// classes as the largest label says. Throws UserError(data) for files that are damaged or do not follow the
-/// convention.
-std::shared_ptr<const ImageDataset> open_tar(const std::string& path, DecodeKind decode,
+/// tar: tar files in WebDataset's convention (formats/tar/tar_index.h). There are as many classes as the largest label
+/// says. Throws UserError(data) for files that are damaged or do not follow the convention.
+std::shared_ptr<const ImageDataset> open_tar(const DataPaths& paths, const DecodeOptions& decoding,
                                              std::shared_ptr<DataFiles> files = nullptr);
 
 struct ParquetOptions {
-  DecodeKind decode = DecodeKind::exact;
+  DecodeOptions decoding = {};
   ParquetConfig columns = {};               ///< which columns, and which rows
   int64_t memory_limit = int64_t{4} << 30;  ///< most bytes of row groups in memory
   bool keep_in_memory = false;              ///< keeps row groups whose rows were all used, as far as the limit allows
@@ -127,15 +160,15 @@ struct ParquetOptions {
   const ImageDataset* training = nullptr;   ///< the data set whose classes it must have; null: any
   std::shared_ptr<DataFiles> files = nullptr;
 };
-/// parquet: a file or a folder of *.parquet files, with images in one column and labels in another
-/// (formats/parquet/parquet_file.h). Samples are in the order of rows and of files. Throws UserError(data) for files
-/// that are damaged or have no such columns, and if this build or this machine has no Arrow.
-std::shared_ptr<const ImageDataset> open_parquet(const std::string& path, const ParquetOptions& options);
+/// parquet: *.parquet files, with images in one column and labels in another (formats/parquet/parquet_file.h). Samples
+/// are in the order of rows and of files. Throws UserError(data) for files that are damaged or have no such columns,
+/// and if this build or this machine has no Arrow.
+std::shared_ptr<const ImageDataset> open_parquet(const DataPaths& paths, const ParquetOptions& options);
 
-/// Opens images without a recipe: a *.pack, *.tar or *.parquet file or a folder of them, CIFAR-10's binary files, or a
+/// Opens images without a recipe: *.pack, *.tar or *.parquet files or a folder of them, CIFAR-10's binary files, or a
 /// folder for each class. `columns` are those of Parquet files. Throws UserError(data), and UserError if `columns`
 /// names any and these are no Parquet files.
-std::shared_ptr<const ImageDataset> open_images(const std::string& path, std::shared_ptr<DataFiles> files = nullptr,
+std::shared_ptr<const ImageDataset> open_images(const DataPaths& paths, std::shared_ptr<DataFiles> files = nullptr,
                                                 const ParquetConfig& columns = {});
 
 /// Files that need no settings: local ones.
@@ -153,9 +186,9 @@ struct ModelNeeds {
 /// Opens the data set of a recipe; null for `synthetic`, which has none. Throws UserError.
 std::shared_ptr<const Dataset> open_training_data(const DataConfig& data, const ModelNeeds& model, uint64_t seed,
                                                   std::shared_ptr<DataFiles> files = nullptr);
-/// `path`: evaluation.path. Null if there is no evaluation data. Class labels are those of `training`.
+/// `paths`: evaluation.path. Null if there is no evaluation data. Class labels are those of `training`.
 std::shared_ptr<const Dataset> open_evaluation_data(const DataConfig& data, const ModelNeeds& model,
-                                                    const std::optional<std::string>& path, const Dataset* training,
+                                                    const std::optional<DataPaths>& paths, const Dataset* training,
                                                     std::shared_ptr<DataFiles> files = nullptr);
 
 }  // namespace trainopt

@@ -38,6 +38,8 @@ Loader::Loader(std::shared_ptr<SampleLoader> samples, const BatchSchedule& sched
   const int64_t count = slot_count(settings.num_workers, settings.prefetch_factor, slot_bytes_, settings.memory_limit);
   for (BatchBuffer& memory : make_buffers(format, schedule.shape().batch_size, count, settings.pin_memory))
     slots_.push_back(std::make_unique<LoaderBuffer>(std::move(memory)));
+  if (const auto* images = dynamic_cast<const ImageDataset*>(&samples_->dataset()))
+    slots_memory_ = DecodeMemory::reserve(images->decoding().memory, slots() * slot_bytes_);
   opened_ = released_ = limit_ = delivered_ = schedule.sequence_of(steps.first);
 }
 

@@ -158,6 +158,7 @@ class Loader {
   std::optional<TokenCounter> counter_;  ///< used by the thread that prepares a batch
   int64_t slot_bytes_;
   std::vector<std::unique_ptr<LoaderBuffer>> slots_;
+  DecodeMemory::Hold slots_memory_;  ///< what the slots leave for the decoding of large images
 
   std::mutex mutex_;
   std::condition_variable may_open_;  ///< wakes workers: a slot is free, a batch is open, or the loader stops

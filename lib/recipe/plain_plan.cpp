@@ -4,6 +4,7 @@
 #include "data/evaluation_transforms.h"
 #include "data/formats/table.h"
 #include "data/formats/text/text_dataset.h"
+#include "data/files/overlap.h"
 #include "device/device.h"
 #include "model/catalogue.h"
 #include "recipe/program_of_plan.h"
@@ -185,6 +186,33 @@ void note_cut_documents(const DataPlan& data, std::vector<std::string>& notes) {
                                 with_commas(text->cut_samples()), counted(text->size(), "document"), data.context));
 }
 
+/// What a person should know of the data who looks at the plan.
+void note_data(const Recipe& recipe, const Plan& plan, std::vector<std::string>& notes) {
+  const DataFormat& format = format_of(recipe.data.dataset);
+  const auto left_out = [&](const char* key, const Dataset* dataset) {
+    if (dataset && !dataset->left_out().empty())
+      notes.push_back(fmt::format("{} leaves out {}", key, dataset->left_out().text()));
+  };
+  left_out("data.path", plan.data.dataset.get());
+  if (plan.evaluation) left_out("evaluation.path", plan.evaluation->data.dataset.get());
+  if (plan.evaluation && !plan.evaluation->trained_on.empty())
+    notes.push_back(
+        fmt::format("WARNING: the evaluation data is trained on: {}; its results say nothing about data that "
+                    "the model has not seen",
+                    plan.evaluation->trained_on));
+  if (const int64_t workers = recipe.data.num_workers.value.value_or(0); workers > plan.machine.cores)
+    notes.push_back(
+        fmt::format("data.num_workers is {} and there {} only; more threads than cores rarely load faster", workers,
+                    plan.machine.cores == 1 ? "is 1 core" : fmt::format("are {} cores", plan.machine.cores)));
+  const bool normalizes =
+      std::any_of(recipe.data.transforms.begin(), recipe.data.transforms.end(),
+                  [](const TransformConfig& each) { return std::holds_alternative<NormalizeConfig>(each); });
+  if (format.files && !format.text && !normalizes)
+    notes.push_back(
+        "data.transforms has no normalize, so the model receives values from 0 to 1; networks usually train "
+        "better on normalized ones, and pretrained ones need the mean and std they were trained with");
+}
+
 std::optional<EvaluationPlan> evaluation_plan(const Recipe& recipe, const DataPlan& training,
                                               const ProgramOfPlan& program) {
   if (!training.dataset) return std::nullopt;
@@ -195,14 +223,15 @@ std::optional<EvaluationPlan> evaluation_plan(const Recipe& recipe, const DataPl
       throw UserError(
           fmt::format("evaluation.every_n_steps: there is nothing to evaluate on; set evaluation.path or put "
                       "{} next to the training data: {}",
-                      format_of(recipe.data.dataset).test_file, recipe.data.path.value_or("")));
+                      format_of(recipe.data.dataset).test_file, recipe.data.path.value_or(DataPaths("")).text()));
     return std::nullopt;
   }
   EvaluationPlan plan{
       .every_n_steps = recipe.evaluation.every_n_steps, .at_end = recipe.evaluation.at_end, .data = training};
   plan.data.dataset = std::move(dataset);
+  plan.trained_on = trained_on(*training.dataset, *plan.data.dataset);
   if (plan.every_n_steps || plan.at_end) program.require_evaluation();
-  program.require_classes(plan.data);
+  program.require_classes(plan.data, "the evaluation data");
   plan.data.shuffle = false;
   plan.data.drop_last = false;
   plan.data.batch_size = recipe.evaluation.batch_size.value_or(recipe.data.batch_size);
@@ -252,6 +281,7 @@ Plan plain_plan(const Recipe& recipe, const Machine& machine, const RankPosition
   plan.parameter_settings = parameter_settings(recipe.optimizer, shapes);
   plan.optimizer_states = states_per_value(recipe.optimizer, shapes);
   plan.evaluation = evaluation_plan(recipe, plan.data, program);
+  note_data(recipe, plan, plan.notes);
   program.note(plan);
 
   plan.train = recipe.train;

@@ -38,19 +38,20 @@ void ProgramOfPlan::choose_classes(const DataSpec& data) {
     program_->classes = 0;
   if (!model_.num_classes || !model_.num_classes->is_auto()) return;
   const ImageDataset* images = data.images();
+  takes_datas_classes_ = images != nullptr;
   model_.num_classes = images != nullptr ? images->num_classes() : classes_of(model_);
   if (program_) program_ = program_facts(model_);
 }
 
 void ProgramOfPlan::require_fit(const DataSpec& data, const Recipe& recipe) const {
-  require_classes(data);
+  require_classes(data, "the data");
   require_padding(recipe.data);
   require_batches(data, "data.batch_size");
   require_own_loss_alone(recipe);
   require_metric(recipe);
 }
 
-void ProgramOfPlan::require_classes(const DataSpec& data) const {
+void ProgramOfPlan::require_classes(const DataSpec& data, const char* whose) const {
   const ImageDataset* images = data.images();
   // A program that returns its loss alone may know any number.
   if (images == nullptr || (program_ && program_->classes == 0)) return;
@@ -58,11 +59,12 @@ void ProgramOfPlan::require_classes(const DataSpec& data) const {
   if (images->num_classes() <= known) return;
   if (program_ && !model_.replace_head)
     throw UserError(
-        fmt::format("{} predicts fewer classes than the data has: {}, {}; export it with as many, or give "
-                    "it a new last layer with model.replace_head: true and model.num_classes: auto",
-                    path(), known, images->num_classes()));
-  throw UserError(fmt::format("model.num_classes must be at least the number of classes in the data: {}, {}", known,
-                              images->num_classes()));
+        fmt::format("{} predicts {}, and {} has {}; export it with as many, or give it a new last layer with "
+                    "model.replace_head: true and model.num_classes: auto",
+                    path(), counted(known, "class", "es"), whose, images->num_classes()));
+  throw UserError(fmt::format("model.num_classes is {}{}, and {} has {}; set it to auto, or to at least as many", known,
+                              model_.num_classes ? "" : ", the default", whose,
+                              counted(images->num_classes(), "class", "es")));
 }
 
 void ProgramOfPlan::require_batches(const DataSpec& data, const char* key) const {
@@ -126,7 +128,21 @@ void ProgramOfPlan::fill_task(Plan& plan) const {
                            });
 }
 
+void ProgramOfPlan::note_classes(Plan& plan) const {
+  const ImageDataset* images = plan.data.images();
+  if (images == nullptr || task() != ModelTask::classification) return;
+  if (takes_datas_classes_)
+    plan.notes.push_back(
+        fmt::format("model.num_classes: auto is {}, as many as the data has classes", images->num_classes()));
+  const int64_t known = program_ ? program_->classes : classes_of(model_);
+  if (images->num_classes() < known && !program_)
+    plan.notes.push_back(fmt::format("model.num_classes is {}{}, and the data has {}; auto takes as many", known,
+                                     model_.num_classes ? "" : ", the default",
+                                     counted(images->num_classes(), "class", "es")));
+}
+
 void ProgramOfPlan::note(Plan& plan) const {
+  note_classes(plan);
   if (!program_) return;
   std::vector<std::string>& notes = plan.notes;
   if (task() == ModelTask::loss)

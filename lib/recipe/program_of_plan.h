@@ -24,16 +24,18 @@ class ProgramOfPlan {
 
   /// Each of these throws UserError.
   void require_fit(const DataSpec& data, const Recipe& recipe) const;
-  void require_classes(const DataSpec& data) const;
+  /// `whose`: "the evaluation data".
+  void require_classes(const DataSpec& data, const char* whose) const;
   /// A program may have been exported for some sizes of batches only. `key`: of the batch size.
   void require_batches(const DataSpec& data, const char* key) const;
   void require_evaluation() const;
 
   void fill_task(Plan& plan) const;
-  /// Notes what a reader of the plan should know of a program.
+  /// Notes what a reader of the plan should know of the classes and of a program.
   void note(Plan& plan) const;
 
  private:
+  void note_classes(Plan& plan) const;
   void require_padding(const DataConfig& data) const;
   void require_own_loss_alone(const Recipe& recipe) const;
   void require_metric(const Recipe& recipe) const;
@@ -41,6 +43,7 @@ class ProgramOfPlan {
 
   ModelConfig model_;
   std::optional<ProgramFacts> program_;  ///< null: a built-in network
+  bool takes_datas_classes_ = false;     ///< num_classes was auto
 };
 
 }  // namespace trainopt

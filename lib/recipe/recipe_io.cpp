@@ -2,6 +2,8 @@
 
 #include "config/load.h"
 #include "config/suggest.h"
+#include "data/dataset.h"
+#include "data/formats/text/token_file.h"
 #include "data/transform_config.h"
 #include "recipe/make_plan.h"
 #include "recipe/validate.h"
@@ -22,10 +24,35 @@ LoadedRecipe load_recipe(const Sources& sources, std::optional<int64_t> ranks) {
   return {std::move(loaded.config), std::move(loaded.notes), std::move(loaded.origins)};
 }
 
-void require_weights_file(const Recipe& recipe) {
-  const auto& path = recipe.model.weights;
-  if (path && !std::filesystem::is_regular_file(*path))
-    throw UserError(fmt::format("model.weights: there is no such file: {}", *path), ExitCode::checkpoint);
+void require_model_files(const Recipe& recipe) {
+  const ModelConfig& model = recipe.model;
+  for (const auto& [key, path] :
+       {std::pair{"weights", &model.weights}, {"path", &model.path}, {"evaluation_path", &model.evaluation_path}})
+    if (*path && !std::filesystem::is_regular_file(**path))
+      throw UserError(fmt::format("model.{}: there is no such file: {}", key, **path), ExitCode::checkpoint);
+}
+
+void require_data_files(const Recipe& recipe) {
+  const DataFormat& format = format_of(recipe.data.dataset);
+  const auto look = [&](const char* key, const std::optional<DataPaths>& paths) {
+    if (!paths || paths->is_remote() || !format.files) return;
+    const auto files = local_data_files();
+    try {
+      if (format.remote) {
+        find_files(*files, *paths,
+                   format.text ? std::span<const std::string_view>(kTokenEndings)
+                               : std::span<const std::string_view>(&format.ending, 1));
+      } else if (const std::string& path = paths->only(format.word); !std::filesystem::exists(path)) {
+        throw UserError(
+            fmt::format("the data set does not exist (relative paths start at the current folder): {}", path),
+            ExitCode::data);
+      }
+    } catch (const UserError& error) {
+      throw UserError(fmt::format("{}: {}", key, error.what()), error.code());
+    }
+  };
+  look("data.path", recipe.data.path);
+  look("evaluation.path", recipe.evaluation.path);
 }
 
 std::string recipe_yaml(const Recipe& recipe) { return to_yaml(recipe); }

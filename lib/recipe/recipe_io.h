@@ -21,9 +21,11 @@ struct LoadedRecipe {
 /// Throws RecipeErrors with all problems at once, including those of a job with `ranks` ranks; null: number not known.
 LoadedRecipe load_recipe(const Sources& sources, std::optional<int64_t> ranks = 1);
 
-/// Throws UserError(checkpoint) if the file named by model.weights does not exist. A resumed run does not read it, so
-/// load_recipe() does not check this.
-void require_weights_file(const Recipe& recipe);
+/// Throws UserError(checkpoint) if a file that the model section names does not exist. A resumed run does not read it,
+/// so load_recipe() does not check this.
+void require_model_files(const Recipe& recipe);
+/// Throws UserError(data) for a local path of data or evaluation.path that does not exist or fits nothing.
+void require_data_files(const Recipe& recipe);
 
 /// The resolved recipe; loading it gives the same values.
 std::string recipe_yaml(const Recipe& recipe);

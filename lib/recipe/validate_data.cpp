@@ -31,6 +31,12 @@ void check_files(const Recipe& recipe, const Keys& changed, Problems& problems) 
     if (!data.path)
       problems.push_back({"data.path", fmt::format("{} needs {}; name it with this key", name,
                                                    format.one_file ? "a file or a folder" : "a folder")});
+    if (!format.remote)
+      for (const auto& [key, paths] :
+           {std::pair{"data.path", &data.path}, {"evaluation.path", &recipe.evaluation.path}})
+        if (*paths && (*paths)->all.size() > 1)
+          problems.push_back({key, fmt::format("{} reads one file or folder, and {} are named; only {} read several",
+                                               name, (*paths)->all.size(), formats_with(&DataFormat::remote))});
     if (changed.contains("data.size"))
       problems.push_back(
           {"data.size", fmt::format("only {} use this, and {} has the samples in its files; remove this key",
@@ -48,7 +54,7 @@ void check_files(const Recipe& recipe, const Keys& changed, Problems& problems) 
 
 /// Whether the cache is one of remote files, whatever is in them.
 bool keeps_files(const DataConfig& data) {
-  return data.cache == CacheKind::disk || (data.cache == CacheKind::memory && data.path && is_remote(*data.path));
+  return data.cache == CacheKind::disk || (data.cache == CacheKind::memory && data.path && data.path->is_remote());
 }
 
 /// Keys that only images have a use for, or only files of images.
@@ -87,13 +93,17 @@ void check_images(const Recipe& recipe, const Keys& changed, Problems& problems)
   }
   if (const auto refusal = device_dataset_refusal(data.transforms); refusal && data.cache == CacheKind::device)
     problems.push_back({"data.cache", fmt::format("device is not possible: {}", *refusal)});
+  if (!format.decodes && changed.contains("data.max_pixels"))
+    problems.push_back({"data.max_pixels", fmt::format("only {} decode files; remove this key for {}",
+                                                       formats_with(&DataFormat::decodes), name)});
   if (data.max_bad_samples > 0 && data.on_bad_sample == OnBadSample::error)
     problems.push_back({"data.max_bad_samples", "needs data.on_bad_sample: substitute"});
 }
 
 /// Keys that have no use for text.
 void check_text(const DataConfig& data, const Keys& changed, Problems& problems) {
-  for (const char* key : {"data.image_size", "data.transforms", "data.decode", "data.cache", "evaluation.transforms"})
+  for (const char* key :
+       {"data.image_size", "data.transforms", "data.decode", "data.max_pixels", "data.cache", "evaluation.transforms"})
     if (changed.contains(key) && !(key == std::string_view("data.cache") && keeps_files(data)))
       problems.push_back({key, "is about images, and this data is text; remove this key"});
   for (const char* key : {"data.on_bad_sample", "data.max_bad_samples"})
@@ -141,7 +151,7 @@ void check_parquet(const DataConfig& data, const Keys& changed, Problems& proble
 
 /// Keys of object storage, for data that is in local files only.
 void check_storage(const Recipe& recipe, const Keys& changed, Problems& problems) {
-  const auto is_there = [](const std::optional<std::string>& path) { return path && is_remote(*path); };
+  const auto is_there = [](const std::optional<DataPaths>& paths) { return paths && paths->is_remote(); };
   if (is_there(recipe.data.path) || is_there(recipe.evaluation.path)) return;
   if (recipe.data.cache == CacheKind::disk)
     problems.push_back({"data.cache",

@@ -211,10 +211,11 @@ void RunReport::evaluated(int64_t step, const EvaluationResult& result) {
   records_->evaluations.flush();
   records_->sinks.evaluated(step, to_json(result));
   if (output_.quiet) return;
-  records_->sinks.console().line(fmt::format("evaluation after step {}: {} of {} samples in {:.1f} s{}{}", step,
-                                             quality_text(result), result.samples, result.wall_s,
-                                             result.left_out > 0 ? fmt::format(", {} left out", result.left_out) : "",
-                                             result.average ? "; average: " + quality_text(*result.average) : ""));
+  records_->sinks.console().line(fmt::format(
+      "evaluation after step {}: {} of {} samples in {:.1f} s{}{}{}", step, quality_text(result), result.samples,
+      result.wall_s, result.left_out > 0 ? fmt::format(", {} left out", result.left_out) : "",
+      result.average ? "; average: " + quality_text(*result.average) : "",
+      result.trained_on.empty() ? "" : fmt::format("; this data is trained on: {}", result.trained_on)));
 }
 
 Json RunReport::summary_json(const RunOutcome& outcome, const RunEnd& end) const {

@@ -1,15 +1,21 @@
 #include "storage/data_files.h"
 
 #include "base/error.h"
-#include "base/files/file_calls.h"
+#include "base/progress.h"
 #include "base/units.h"
 #include "storage/http.h"
 #include "storage/remote_file.h"
 
+#include <algorithm>
 #include <atomic>
+#include <cerrno>
+#include <cstring>
 #include <ctime>
 #include <filesystem>
 #include <utility>
+
+#include <fnmatch.h>
+#include <glob.h>
 
 namespace trainopt {
 namespace {
@@ -33,6 +39,10 @@ RemotePath remote_path(const std::string& path) {
                                                      "0123456789.-_") == std::string::npos;
   if (!is_name) throw UserError(fmt::format("a remote path must be s3://bucket/key: {}", path), ExitCode::data);
   return remote;
+}
+
+std::string remote_name(const std::string& bucket, const std::string& key) {
+  return fmt::format("{}{}/{}", kRemoteScheme, bucket, key);
 }
 
 std::string variable(const Variables& variables, std::initializer_list<const char*> names, std::string otherwise) {
@@ -59,16 +69,33 @@ PlainAnswer ask(const PlainRequest& request, const std::string& ca_bundle) {
   return {response.status, std::move(response.body)};
 }
 
-std::vector<std::string> local_files(std::string_view ending, const std::string& path) {
-  std::error_code unreadable;  // reading the file will say why
-  if (!fs::exists(path, unreadable) && !unreadable)
-    throw UserError(fmt::format("the data set does not exist (relative paths start at the current folder): {}", path),
-                    ExitCode::data);
-  if (!fs::is_directory(path, unreadable)) return {path};
-  std::vector<std::string> files;
-  for (const auto& name : names_in_folder(path, ExitCode::data))
-    if (fs::path(name).extension() == ending) files.push_back((fs::path(path) / name).string());
-  return files;
+constexpr const char* kPatternCharacters = "*?[";
+
+std::vector<std::string> list_folder(const std::string& path) {
+  std::vector<std::string> found;
+  try {
+    for (const auto& entry : fs::directory_iterator(path)) {
+      note_progress();
+      std::error_code unreadable;  // opening it will say why
+      found.push_back(entry.path().string() + (entry.is_directory(unreadable) ? "/" : ""));
+    }
+  } catch (const fs::filesystem_error& error) {
+    throw UserError(fmt::format("cannot list the folder {}: {}", path, error.code().message()), ExitCode::data);
+  }
+  std::sort(found.begin(), found.end());
+  return found;
+}
+
+std::vector<std::string> local_matches(const std::string& pattern) {
+  glob_t found{};
+  const int status = ::glob(pattern.c_str(), GLOB_ERR | GLOB_MARK | GLOB_NOSORT, nullptr, &found);
+  std::vector<std::string> matches(found.gl_pathv, found.gl_pathv + found.gl_pathc);
+  const int error = errno;
+  ::globfree(&found);
+  if (status != 0 && status != GLOB_NOMATCH)
+    throw UserError(fmt::format("cannot list what fits {}: {}", pattern, std::strerror(error)), ExitCode::data);
+  std::sort(matches.begin(), matches.end());
+  return matches;
 }
 
 }  // namespace
@@ -137,6 +164,7 @@ Json to_json(const StorageUse& use) {
 }
 
 bool is_remote(std::string_view path) { return path.starts_with(kRemoteScheme); }
+bool is_pattern(std::string_view path) { return path.find_first_of(kPatternCharacters) != std::string_view::npos; }
 
 DataFiles::DataFiles(const StorageConfig& config, const FileCaches& caches, Variables variables)
     : number_(++made_data_files), config_(config), caches_(caches), variables_(std::move(variables)) {}
@@ -168,24 +196,29 @@ std::shared_ptr<RemoteStore> DataFiles::store() {
   return store_;
 }
 
-std::vector<std::string> DataFiles::ending_in(std::string_view ending, const std::string& path) {
-  auto files = find(ending, path);
-  if (files.empty()) throw UserError(fmt::format("the folder contains no *{} files: {}", ending, path), ExitCode::data);
-  return files;
+std::vector<std::string> DataFiles::list(const std::string& path) {
+  if (!is_remote(path)) return list_folder(path);
+  auto [bucket, key] = remote_path(path);
+  if (!key.empty() && !key.ends_with('/')) key += '/';
+  std::vector<std::string> found;
+  for (const auto& object : store()->list(bucket, key)) found.push_back(remote_name(bucket, object.key));
+  return found;
 }
 
-std::vector<std::string> DataFiles::find(std::string_view ending, const std::string& path) {
-  std::vector<std::string> files;
-  if (is_remote(path)) {
-    auto [bucket, key] = remote_path(path);
-    if (key.ends_with(ending)) return {path};
-    if (!key.empty() && !key.ends_with('/')) key += '/';
-    for (const auto& object : store()->list(bucket, key))
-      if (object.key.ends_with(ending)) files.push_back(fmt::format("{}{}/{}", kRemoteScheme, bucket, object.key));
-  } else {
-    files = local_files(ending, path);
+std::vector<std::string> DataFiles::matching(const std::string& pattern) {
+  if (!is_remote(pattern)) return local_matches(pattern);
+  const auto [bucket, key] = remote_path(pattern);
+  const size_t first = key.find_first_of(kPatternCharacters);
+  if (key.find('/', first) != std::string::npos)
+    throw UserError(fmt::format("in object storage a pattern must be in a path's last part: {}", pattern),
+                    ExitCode::data);
+  std::vector<std::string> found;
+  for (const auto& object : store()->list(bucket, key.substr(0, first))) {
+    const std::string name = object.key.substr(0, object.key.size() - (object.key.ends_with('/') ? 1 : 0));
+    if (::fnmatch(key.c_str(), name.c_str(), FNM_PATHNAME | FNM_PERIOD) == 0)
+      found.push_back(remote_name(bucket, object.key));
   }
-  return files;
+  return found;
 }
 
 std::unique_ptr<const DataFile> DataFiles::open(const std::string& path) {

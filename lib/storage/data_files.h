@@ -23,6 +23,8 @@ class RemoteStore;
 
 /// Whether the path is in object storage: s3://bucket/key.
 bool is_remote(std::string_view path);
+/// Whether the path has a shell's pattern characters: *, ? or [.
+bool is_pattern(std::string_view path);
 
 /// What was read of remote files since they were first opened.
 struct StorageUse {
@@ -60,11 +62,12 @@ class DataFiles {
   DataFiles(const StorageConfig& config, const FileCaches& caches, Variables variables);
   ~DataFiles();
 
-  /// `path`, if it ends so or is a local file; else the files with this ending in the folder `path`, in bytewise order.
-  /// Throws UserError(data) if there are none.
-  std::vector<std::string> ending_in(std::string_view ending, const std::string& path);
-  /// What ending_in() returns, but there may be none.
-  std::vector<std::string> find(std::string_view ending, const std::string& path);
+  /// What is in the folder `path`: the paths of its files, and those of its folders with a slash at the end, in
+  /// bytewise order. Throws UserError(data) if it cannot be listed.
+  std::vector<std::string> list(const std::string& path);
+  /// The files and folders, as list() writes them, that fit a pattern. Throws UserError(data) if a folder cannot be
+  /// listed, and for a pattern in object storage in another place than after the last slash.
+  std::vector<std::string> matching(const std::string& pattern);
   /// Throws UserError(data) if it is missing or cannot be read.
   std::unique_ptr<const DataFile> open(const std::string& path);
   /// Differs for all objects of a process.

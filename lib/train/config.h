@@ -2,6 +2,7 @@
 #pragma once
 
 #include "config/describe.h"
+#include "data/files/data_paths.h"
 #include "data/transform_config.h"
 #include "train/optimizer/optimizer_config.h"
 #include "train/optimizer/schedule_config.h"
@@ -66,7 +67,7 @@ void describe(V& v, TrainConfig& c) {
 struct EvaluationConfig {
   std::optional<int64_t> every_n_steps;
   bool at_end = true;
-  std::optional<std::string> path;
+  std::optional<DataPaths> path;
   std::optional<std::vector<TransformConfig>> transforms;
   std::optional<int64_t> batch_size;
 };

@@ -103,6 +103,7 @@ Json to_json(const EvaluationResult& result) {
   Json json = numbers_json(result);
   json["samples"] = result.samples;
   if (result.left_out > 0) json["left_out_samples"] = result.left_out;
+  if (!result.trained_on.empty()) json["trained_on"] = result.trained_on;
   json["wall_s"] = result.wall_s;
   if (result.average) json["average"] = numbers_json(*result.average);
   return json;
@@ -113,6 +114,7 @@ EvaluationResult evaluation_from(const Json& json) {
   read_numbers(json, result);
   result.samples = json.at("samples").get<int64_t>();
   result.left_out = json.value("left_out_samples", int64_t{0});
+  result.trained_on = json.value("trained_on", std::string());
   result.wall_s = json.at("wall_s").get<double>();
   if (json.contains("average")) read_numbers(json.at("average"), result.average.emplace());
   return result;
@@ -142,7 +144,8 @@ std::optional<EvaluationResult> evaluate(Model& model, Task& task, Precision& pr
   EvaluationResult result{.loss = found[0] / (found[4] > 0 ? found[4] : found[3]),
                           .samples = samples,
                           .left_out = planned_samples(data.schedule()) - samples,
-                          .wall_s = seconds_since(started)};
+                          .wall_s = seconds_since(started),
+                          .trained_on = plan.evaluation->trained_on};
   if (task.metrics() == Metrics::accuracy) {
     result.top1_pct = 100 * found[1] / found[3];
     result.top5_pct = 100 * found[2] / found[3];

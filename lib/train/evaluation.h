@@ -36,6 +36,7 @@ struct EvaluationResult {
   int64_t left_out = 0;                      ///< samples that could not be used
   double wall_s = 0;
   std::optional<AverageResult> average;  ///< null without an average
+  std::string trained_on;                ///< EvaluationPlan's
 };
 
 Json to_json(const EvaluationResult& result);

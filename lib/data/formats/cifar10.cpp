@@ -67,6 +67,9 @@ class Cifar10 : public ImageDataset {
  public:
   explicit Cifar10(const std::vector<std::filesystem::path>& files) {
     for (const auto& file : files) read(file);
+    FoundFiles found;
+    for (const auto& file : files) found.files.push_back(file.string());
+    note(std::move(found));
   }
 
   int64_t size() const override { return static_cast<int64_t>(images_.labels.size()); }

@@ -1,21 +1,24 @@
 #include "base/checksum.h"
 #include "base/files/file_calls.h"
+#include "base/files/file_kind.h"
 #include "base/log.h"
 #include "base/philox.h"
 #include "base/progress.h"
 #include "base/units.h"
 #include "data/dataset.h"
 #include "data/identity.h"
-#include "data/image/decode.h"
 #include "data/sampler.h"
+#include "data/files/splits.h"
 
+#include <fmt/ranges.h>
 #include <xxhash.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
-#include <cctype>
 #include <cstring>
 #include <filesystem>
+#include <map>
 
 namespace trainopt {
 namespace {
@@ -39,29 +42,97 @@ void read_into(const std::string& path, std::vector<uint8_t>& bytes) {
   }
 }
 
-bool is_image_name(const fs::path& path) {
-  std::string ending = path.extension().string();
-  std::transform(ending.begin(), ending.end(), ending.begin(), [](unsigned char c) { return std::tolower(c); });
-  return ending == ".jpg" || ending == ".jpeg" || ending == ".png";
-}
+constexpr std::array<std::string_view, 3> kImageEndings = {".jpg", ".jpeg", ".png"};
 
-/// The subfolders or the image files of a folder, in bytewise order.
-std::vector<std::string> names_in(const fs::path& folder, bool folders) {
-  std::vector<std::string> names;
+/// Calls `found` with each entry of a folder, and with whether it is a folder; links are followed.
+template <class Found>
+void for_each_entry(const fs::path& folder, Found found) {
   try {
     for (const auto& entry : fs::directory_iterator(folder)) {
       note_progress();
-      std::error_code unreadable;  // as for a link that leads to itself: then a sample is bad
-      if (entry.is_directory(unreadable) == folders && (folders || is_image_name(entry.path())))
-        names.push_back(entry.path().filename().string());
+      std::error_code unreadable;
+      const bool is_folder = entry.is_directory(unreadable);
+      if (unreadable == std::errc::too_many_symbolic_link_levels && !has_ending(entry.path().string(), kImageEndings))
+        throw UserError(fmt::format("a link leads to itself; remove it: {}", entry.path().string()), ExitCode::data);
+      found(entry, is_folder);  // an image that cannot be read is a bad sample
     }
   } catch (const fs::filesystem_error& error) {
     throw UserError(fmt::format("cannot list the folder {}: {}", folder.string(), error.code().message()),
                     ExitCode::data);
   }
-  std::sort(names.begin(), names.end());
-  return names;
 }
+
+/// Whether a folder of this name is no part of a data set, although torchvision reads it.
+bool is_foreign_folder(const std::string& name) { return name.starts_with('.') || name == "__MACOSX"; }
+
+/// An image of a class, by its path below the class's folder.
+struct ImageFile {
+  std::string path;
+  bool is_link = false;
+};
+
+/// The images of a class in torchvision's order, that of sorted(os.walk(folder, followlinks=True)): folder by folder,
+/// bytewise by their whole paths.
+class ClassWalk {
+ public:
+  /// `left_out`: what is not an image is added here, named from the class's folder on.
+  ClassWalk(const fs::path& folder, LeftOut& left_out) : folder_(folder), left_out_(left_out) { walk(""); }
+
+  std::vector<ImageFile> images() {
+    std::vector<ImageFile> all;
+    for (auto& [folder, images] : folders_) {
+      std::sort(images.begin(), images.end(), [](const auto& a, const auto& b) { return a.path < b.path; });
+      std::move(images.begin(), images.end(), std::back_inserter(all));
+    }
+    return all;
+  }
+  /// Folders that are named like a split and nothing else.
+  std::vector<std::string> split_folders() const {
+    std::vector<std::string> names;
+    for (const auto& [folder, images] : folders_)
+      if (is_split_name(folder)) names.push_back(folder);
+    return names;
+  }
+
+ private:
+  /// `below`: a folder's path from the class's on; empty for the class's own.
+  void walk(const std::string& below) {
+    std::vector<std::string> next;
+    std::vector<ImageFile>& images = folders_[below];
+    for_each_entry(folder_ / below, [&](const fs::directory_entry& entry, bool is_folder) {
+      const std::string name = entry.path().filename().string(), path = below.empty() ? name : below + "/" + name;
+      const std::string shown = (folder_.filename() / path).string();
+      if (is_folder && is_foreign_folder(name))
+        left_out_.add("hidden subfolder", shown, "torchvision reads its images");
+      else if (is_folder)
+        next.push_back(path);
+      else if (has_ending(name, kImageEndings) && !is_apple_double(name))
+        images.push_back({path, entry.is_symlink()});
+      else
+        left_out_.add_file(shown);
+    });
+    for (const std::string& path : next) {
+      require_no_loop(path);
+      walk(path);
+    }
+  }
+
+  void require_no_loop(const std::string& path) const {
+    const fs::path link = folder_ / path;
+    if (!fs::is_symlink(link)) return;
+    std::error_code unreadable;  // walking it will say why
+    const fs::path target = fs::canonical(link, unreadable), parent = fs::canonical(link.parent_path(), unreadable);
+    const auto [end, at] = std::mismatch(target.begin(), target.end(), parent.begin(), parent.end());
+    if (!unreadable && end == target.end())
+      throw UserError(fmt::format("a link leads back to a folder that it is in; remove it: {} -> {}", link.string(),
+                                  target.string()),
+                      ExitCode::data);
+  }
+
+  fs::path folder_;
+  LeftOut& left_out_;
+  std::map<std::string, std::vector<ImageFile>> folders_;
+};
 
 /// What decoded images take of data.memory_limit. Training and evaluation data share it: they are in use together.
 class ImageMemory {
@@ -119,16 +190,11 @@ class ImageCache {
 class ImageFolder : public ImageDataset {
  public:
   ImageFolder(const std::string& path, const ImageFolderOptions& options)
-      : root_(path), decode_(options.decode == DecodeKind::scaled ? DecodeSize::reduced : DecodeSize::full) {
-    if (!fs::is_directory(root_))
-      throw UserError(
-          fmt::format("the data set's folder does not exist (relative paths start at the current folder): {}", path),
-          ExitCode::data);
-    const auto folders = names_in(root_, true);
-    if (folders.empty())
-      throw UserError(fmt::format("image_folder needs a folder for each class, but there is none: {}", path),
-                      ExitCode::data);
+      : ImageDataset(options.decoding), root_(path) {
+    require_folder();
+    const auto folders = class_folders();
     classes_ = options.training ? options.training->class_names() : folders;
+    require_known(folders);
     for (const auto& folder : folders) add_class(folder, options.training != nullptr);
     if (files_.empty()) throw UserError(fmt::format("the folder contains no images: {}", path), ExitCode::data);
     if (options.memory_limit > 0) cache_ = std::make_unique<ImageCache>(files_.size(), memory_for(options));
@@ -141,13 +207,26 @@ class ImageFolder : public ImageDataset {
   const std::vector<std::string>& class_names() const override { return classes_; }
   std::string name_of(int64_t sample) const override {
     const auto& file = files_[static_cast<size_t>(sample)];
-    return (root_ / classes_[static_cast<size_t>(file.label)] / file.name).string();
+    return (root_ / classes_[static_cast<size_t>(file.label)] / file.path).string();
+  }
+  std::vector<uint64_t> file_hashes() const override {
+    std::vector<uint64_t> hashes;
+    std::map<fs::path, fs::path> real;  // folders; links are followed one by one
+    for (int64_t sample = 0; sample < size(); ++sample) {
+      const fs::path path = name_of(sample);
+      const auto [folder, is_new] = real.try_emplace(path.parent_path());
+      std::error_code unreadable;
+      if (is_new) folder->second = fs::weakly_canonical(path.parent_path(), unreadable);
+      hashes.push_back(files_[static_cast<size_t>(sample)].is_link
+                           ? path_hash(path.string())
+                           : hash_of_real_path((folder->second / path.filename()).string()));
+    }
+    return hashes;
   }
 
   ImageSize size_of(int64_t sample, LoadScratch& scratch) const override {
     read(sample, scratch);
-    decode_image(scratch.file, scratch.image.decoded);
-    return scratch.image.decoded.size();
+    return decoded_size(scratch.file, scratch);
   }
 
   std::span<const uint8_t> file_of(int64_t sample, LoadScratch& scratch) const override {
@@ -161,11 +240,12 @@ class ImageFolder : public ImageDataset {
       return pipeline.run(cached->view(), key, destination, scratch.image);
     read(sample, scratch);
     if (!cache_ || cache_->memory()->is_full())
-      return pipeline.run_encoded(scratch.file, decode_, key, destination, scratch.image);
+      return load_file(sample, scratch.file, key, pipeline, destination, scratch);
     auto image = std::make_unique<ImageU8>();
+    DecodeMemory::Hold hold;
     {
       const StageTimer timer(scratch.image.times.decode_ns);
-      decode_image(scratch.file, *image);
+      hold = decode_image(scratch.file, *image, decoding());
     }
     pipeline.run(image->view(), key, destination, scratch.image);
     cache_->keep(sample, std::move(image));
@@ -174,7 +254,8 @@ class ImageFolder : public ImageDataset {
  private:
   struct File {
     int64_t label;
-    std::string name;
+    std::string path;  ///< below the class's folder
+    bool is_link;
   };
 
   /// Hashes the names and order of all files, and the sizes and times of up to ten thousand evenly spaced ones: on
@@ -186,7 +267,7 @@ class ImageFolder : public ImageDataset {
     for (const auto& name : classes_) add(name.data(), name.size());
     for (const auto& file : files_) {
       add(&file.label, sizeof(file.label));
-      add(file.name.data(), file.name.size());
+      add(file.path.data(), file.path.size());
     }
     const size_t sizes = std::min(kMaxSizes, files_.size());
     std::vector<BlockFile> asked;
@@ -223,18 +304,104 @@ class ImageFolder : public ImageDataset {
     return std::make_shared<ImageMemory>(options.memory_limit);
   }
 
-  void add_class(const std::string& folder, bool has_fixed_classes) {
-    const auto found = std::find(classes_.begin(), classes_.end(), folder);
-    if (found == classes_.end())
-      throw UserError(
-          fmt::format("an evaluation class does not exist in the training data: {}", (root_ / folder).string()),
-          ExitCode::data);
-    const auto names = names_in(root_ / folder, false);
-    if (names.empty() && !has_fixed_classes)
-      throw UserError(fmt::format("a class has no images (*.jpg, *.jpeg, *.png); add some or remove its folder: {}",
-                                  (root_ / folder).string()),
+  void require_folder() const {
+    std::error_code unreadable;
+    if (fs::is_directory(root_, unreadable)) return;
+    if (unreadable == std::errc::too_many_symbolic_link_levels)
+      throw UserError(fmt::format("a link leads to itself: {}", root_.string()), ExitCode::data);
+    if (!fs::exists(root_, unreadable))
+      throw UserError(fmt::format("the data set's folder does not exist (relative paths start at the current folder): "
+                                  "{}",
+                                  root_.string()),
                       ExitCode::data);
-    for (const auto& name : names) files_.push_back({found - classes_.begin(), name});
+    std::string what;
+    if (fs::is_regular_file(root_, unreadable)) {
+      std::vector<uint8_t> start(kKindBytes);
+      start.resize(trainopt::File::open(root_, ExitCode::data).read_at(0, start.data(), start.size()));
+      what = what_it_is(start);
+    }
+    throw UserError(
+        fmt::format("image_folder reads a folder, and this is {}: {}", what.empty() ? "a file" : what, root_.string()),
+        ExitCode::data);
+  }
+
+  /// The folders of the classes, in bytewise order.
+  std::vector<std::string> class_folders() {
+    std::vector<std::string> folders;
+    LeftOut images;
+    for_each_entry(root_, [&](const fs::directory_entry& entry, bool is_folder) {
+      const std::string name = entry.path().filename().string();
+      if (is_folder && is_foreign_folder(name))
+        found_.left_out.add("hidden folder", name, "torchvision counts it as a class");
+      else if (is_folder)
+        folders.push_back(name);
+      else if (has_ending(name, kImageEndings))
+        images.add(ending_of(name) + " file outside the classes' folders", name);
+      else
+        found_.left_out.add_file(name);
+    });
+    if (folders.empty() && !images.empty())
+      throw UserError(
+          fmt::format("image_folder needs a folder for each class, and the images are in {} itself: {}; move "
+                      "those of each class to a folder of their own",
+                      root_.string(), images.text()),
+          ExitCode::data);
+    found_.left_out.add(images);
+    if (folders.empty())
+      throw UserError(fmt::format("image_folder needs a folder for each class, but there is none: {}{}", root_.string(),
+                                  found_.left_out.empty() ? "" : "; it has " + found_.left_out.text()),
+                      ExitCode::data);
+    std::sort(folders.begin(), folders.end());
+    require_classes(folders);
+    return folders;
+  }
+
+  /// The folders of the splits are no classes.
+  void require_classes(const std::vector<std::string>& folders) const {
+    if (!std::all_of(folders.begin(), folders.end(), [](const std::string& each) { return split_of(each); })) return;
+    std::vector<std::string> below;
+    for (const std::string& folder : folders) below.push_back(folder + "/");
+    require_one_split(root_.string(), below);
+    if (folders.size() > 1) return;
+    bool has_folders = false, has_images = false;
+    for_each_entry(root_ / folders.front(), [&](const fs::directory_entry& entry, bool is_folder) {
+      has_folders = has_folders || is_folder;
+      has_images = has_images || (!is_folder && has_ending(entry.path().string(), kImageEndings));
+    });
+    if (has_folders && !has_images)
+      throw UserError(fmt::format("the classes' folders are in another one: {}", (root_ / folders.front()).string()),
+                      ExitCode::data);
+  }
+
+  void require_known(const std::vector<std::string>& folders) const {
+    std::vector<std::string> unknown;
+    for (const auto& folder : folders)
+      if (std::find(classes_.begin(), classes_.end(), folder) == classes_.end()) unknown.push_back(folder);
+    if (unknown.empty()) return;
+    const std::vector<std::string> first(unknown.begin(),
+                                         unknown.begin() + std::min<std::ptrdiff_t>(3, std::ssize(unknown)));
+    throw UserError(fmt::format("{} of the evaluation data {} not in the training data: {}{}: {}",
+                                counted(std::ssize(unknown), "class", "es"), unknown.size() == 1 ? "is" : "are",
+                                fmt::join(first, ", "), unknown.size() > first.size() ? ", ..." : "", root_.string()),
+                    ExitCode::data);
+  }
+
+  void add_class(const std::string& folder, bool has_fixed_classes) {
+    const int64_t label = std::find(classes_.begin(), classes_.end(), folder) - classes_.begin();
+    LeftOut others;
+    ClassWalk walk(root_ / folder, others);
+    if (const auto splits = splits_in((root_ / folder).string(), walk.split_folders()))
+      throw UserError(fmt::format("a class has the images of several splits, such as {} and {}; move the splits above "
+                                  "the classes",
+                                  splits->training, splits->evaluation),
+                      ExitCode::data);
+    const auto images = walk.images();
+    if (images.empty() && !has_fixed_classes)
+      throw UserError(fmt::format("a class has no images (*.jpg, *.jpeg, *.png); add some or remove its folder: {}{}",
+                                  (root_ / folder).string(), others.empty() ? "" : "; it has " + others.text()),
+                      ExitCode::data);
+    for (const auto& image : images) files_.push_back({label, image.path, image.is_link});
+    found_.left_out.add(others);
   }
 
   void read(int64_t sample, LoadScratch& scratch) const {
@@ -243,7 +410,6 @@ class ImageFolder : public ImageDataset {
   }
 
   fs::path root_;
-  DecodeSize decode_;
   std::vector<std::string> classes_;
   std::vector<File> files_;
   std::unique_ptr<ImageCache> cache_;

@@ -73,7 +73,7 @@ inline constexpr std::array kDataFormats = {
                .row_groups = true},
     DataFormat{.kind = DatasetKind::tokens,
                .word = "tokens",
-               .where = "a file of tokens, or a folder of *.bin files",
+               .where = "a file of tokens, or a folder of *.bin or *.npy files",
                .files = true,
                .one_file = true,
                .remote = true,
@@ -110,7 +110,10 @@ inline const std::string& data_path_text() {
     std::string all = "Where the data set is. ";
     for (const DataFormat& format : kDataFormats)
       if (format.files) all.append(format.word).append(": ").append(format.where).append(". ");
-    return all + formats_with(&DataFormat::remote) + " may be in object storage: s3://bucket/key.";
+    const std::string several = formats_with(&DataFormat::remote);
+    return all + several +
+           " may be in object storage (s3://bucket/key), and for them this may be a list, or a pattern "
+           "such as train-*.parquet.";
   }();
   return text;
 }

@@ -2,26 +2,44 @@
 // profiles are ignored.
 #pragma once
 
+#include "data/image/decode_memory.h"
 #include "data/image/image.h"
 
+#include <memory>
 #include <span>
 
 namespace trainopt {
 
-/// Limits on the values in a file's header, checked before anything is allocated.
-inline constexpr int64_t kMaxImageSide = 16384;
-inline constexpr int64_t kMaxImagePixels = 89478485;  // Pillow's warning threshold
-inline constexpr int kMaxScans = 500;                 // scans of a progressive JPEG
+/// Pillow's limits (PIL.Image.MAX_IMAGE_PIXELS): it refuses files with more than twice as many pixels as it warns
+/// about.
+inline constexpr int64_t kManyPixels = 89478485, kMaxPixels = 178956970;
+inline constexpr int kMaxScans = 500;  ///< scans of a progressive JPEG
 
-/// Throws BadSample if the size exceeds the limits or is zero.
-void check_image_size(ImageSize size);
+enum class DecodeSize {
+  full,    ///< Pillow's pixels
+  reduced  ///< a JPEG resized to at most 1/2, 1/4 or 1/8 is decoded at that size: faster, but other pixels
+};
+
+struct DecodeOptions {
+  DecodeSize size = DecodeSize::full;
+  int64_t max_pixels = kMaxPixels;                 ///< data.max_pixels: files with more are bad samples
+  std::shared_ptr<DecodeMemory> memory = nullptr;  ///< what large images are counted in; null: nothing
+};
+
+/// Called with the values in a file's header, before anything is allocated. Throws BadSample if there are more pixels
+/// than `max_pixels`, or none.
+void check_image_size(ImageSize size, int64_t max_pixels);
+
+/// What an image that takes so many bytes to decode takes of `options.memory`; empty for one that is not large.
+DecodeMemory::Hold hold_for(int64_t bytes, const DecodeOptions& options);
 
 enum class ImageKind { jpeg, png };
 /// Determined by the first bytes. Throws BadSample if the file is neither JPEG nor PNG.
 ImageKind image_kind(std::span<const uint8_t> file);
 
-/// Decodes the complete image. Throws BadSample if the file is truncated, cannot be decoded, or is damaged in a way
-/// that the decoder can detect.
-void decode_image(std::span<const uint8_t> file, ImageU8& out);
+/// Decodes the complete image. Returns what a large one takes of `options.memory`, to be held as long as `out` is
+/// needed. Throws BadSample if the file is truncated, cannot be decoded, or is damaged in a way that the decoder can
+/// detect.
+DecodeMemory::Hold decode_image(std::span<const uint8_t> file, ImageU8& out, const DecodeOptions& options = {});
 
 }  // namespace trainopt

@@ -11,12 +11,15 @@ namespace trainopt {
 
 namespace {
 
+/// The largest side that a transform can ask for.
+constexpr int64_t kMaxSide = 16384;
+
 /// Rounds like Python's round(): halves go to the even neighbour.
 int64_t round_half_even(double value) { return static_cast<int64_t>(std::nearbyint(value)); }
 
 void check_side(const char* transform, int64_t side) {
-  if (side < 1 || side > kMaxImageSide)
-    throw UserError(fmt::format("transform {}: a size must be from 1 to {}: {}", transform, kMaxImageSide, side));
+  if (side < 1 || side > kMaxSide)
+    throw UserError(fmt::format("transform {}: a size must be from 1 to {}: {}", transform, kMaxSide, side));
 }
 
 void check(const TransformConfig& transform) {
@@ -30,9 +33,8 @@ void check(const TransformConfig& transform) {
   } else if (const auto* crop = std::get_if<RandomCropConfig>(&transform)) {
     check_side("random_crop", crop->height);
     check_side("random_crop", crop->width);
-    if (crop->padding < 0 || crop->padding > kMaxImageSide)
-      throw UserError(
-          fmt::format("transform random_crop: padding must be from 0 to {}: {}", kMaxImageSide, crop->padding));
+    if (crop->padding < 0 || crop->padding > kMaxSide)
+      throw UserError(fmt::format("transform random_crop: padding must be from 0 to {}: {}", kMaxSide, crop->padding));
   } else if (const auto* random = std::get_if<RandomResizedCropConfig>(&transform)) {
     check_side("random_resized_crop", random->height);
     check_side("random_resized_crop", random->width);
@@ -140,9 +142,9 @@ struct Applier {
   void operator()(const ResizeConfig& config) {
     const ImageSize to = resized_size(config, stages.size());
     // Without this limit, an image one pixel wide could be resized to an enormous one.
-    if (to.height * to.width > kMaxImagePixels)
+    if (to.height * to.width > kMaxPixels)
       throw BadSample(fmt::format("resize would produce {}x{} pixels (height x width), over the limit of {}", to.height,
-                                  to.width, kMaxImagePixels));
+                                  to.width, kMaxPixels));
     stages.resize(to);
   }
 

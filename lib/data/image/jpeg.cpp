@@ -3,6 +3,7 @@
 #include "base/error.h"
 
 #include <algorithm>
+#include <array>
 #include <csetjmp>
 #include <cstdio>
 
@@ -20,6 +21,7 @@ struct JpegReader::State {
   std::jmp_buf on_error;
   char reason[JMSG_LENGTH_MAX] = {};
   std::span<const uint8_t> file;
+  int64_t max_pixels;
   std::vector<uint8_t> ink_row;  // one row of a CMYK image
 
   ~State() { jpeg_destroy_decompress(&info); }
@@ -47,10 +49,18 @@ namespace {
   std::longjmp(state->on_error, 1);
 }
 
-/// Warnings mean damaged or missing data, except two about header fields that do not affect pixels.
+/// libjpeg's warnings that change no pixel, so that every decoder shows the same picture. All others mean that pixels
+/// are missing or were guessed.
+constexpr std::array kHarmless = {
+    JWRN_JFIF_MAJOR,       // a version in a header that nothing depends on
+    JWRN_ADOBE_XFORM,      // an unknown colour transform in Adobe's header; all decoders take YCbCr
+    JWRN_EXTRANEOUS_DATA,  // bytes between a scan that is complete and the next marker, which are skipped
+    JWRN_NOT_SEQUENTIAL,   // a scan's spectral range, which only progressive files use; some phones write zeros
+};
+
 void note_message(j_common_ptr info, int level) {
-  const int code = info->err->msg_code;
-  if (level < 0 && code != JWRN_JFIF_MAJOR && code != JWRN_ADOBE_XFORM) fail(info);
+  const auto* known = std::find(kHarmless.begin(), kHarmless.end(), info->err->msg_code);
+  if (level < 0 && known == kHarmless.end()) fail(info);
 }
 
 /// A small progressive file can demand very many scans over a large image.
@@ -86,7 +96,7 @@ void JpegReader::State::open() {
     jpeg_mem_src(&info, file.data(), file.size());
     jpeg_read_header(&info, TRUE);
   });
-  check_image_size({info.image_height, info.image_width});
+  check_image_size({info.image_height, info.image_width}, max_pixels);
   if (info.num_components != 1 && info.num_components != 3 && info.num_components != 4)
     throw BadSample(fmt::format("JPEG: {} colour components", info.num_components));
   info.out_color_space = info.num_components == 4 ? JCS_CMYK : JCS_RGB;
@@ -116,8 +126,9 @@ void JpegReader::State::read_rows(ImageU8& out) {
   });
 }
 
-JpegReader::JpegReader(std::span<const uint8_t> file) : state_(std::make_unique<State>()) {
+JpegReader::JpegReader(std::span<const uint8_t> file, int64_t max_pixels) : state_(std::make_unique<State>()) {
   state_->file = file;
+  state_->max_pixels = max_pixels;
   state_->open();
 }
 
@@ -129,13 +140,22 @@ ImageSize JpegReader::reduced_size(int reduction) const {
   return {(size().height + reduction - 1) / reduction, (size().width + reduction - 1) / reduction};
 }
 
+int64_t JpegReader::bytes_to_decode() const {
+  const jpeg_decompress_struct& info = state_->info;
+  int64_t bytes = size().height * size().width * 3;
+  if (jpeg_has_multiple_scans(const_cast<j_decompress_ptr>(&info)))
+    for (int i = 0; i < info.num_components; ++i)
+      bytes += int64_t{info.comp_info[i].width_in_blocks} * info.comp_info[i].height_in_blocks * sizeof(JBLOCK);
+  return bytes;
+}
+
 void JpegReader::read_all(ImageU8& out) {
   state_->guarded([&] { jpeg_start_decompress(&state_->info); });
   out.set_size(size());
   state_->read_rows(out);
 }
 
-InputRegion JpegReader::read(const Rect& part, int reduction, ImageU8& buffer) {
+InputRegion JpegReader::read(const Rect& part, int reduction, ImageU8& buffer, ReadTo to) {
   jpeg_decompress_struct& info = state_->info;
   const ImageSize full = reduced_size(reduction);
   TRAINOPT_CHECK(intersection(part, {0, 0, full.height, full.width}) == part);
@@ -158,11 +178,8 @@ InputRegion JpegReader::read(const Rect& part, int reduction, ImageU8& buffer) {
   buffer.set_size({bottom - top, info.output_width});
   state_->read_rows(buffer);
 
-  const auto& file = state_->file;
-  const bool ends_well = file.size() >= 2 && file[file.size() - 2] == 0xFF && file[file.size() - 1] == JPEG_EOI;
-  if (!ends_well && bottom < full.height) {
-    // Probably truncated: also decode the last row, so that the verdict does not depend on the crop. Skipping rows
-    // alone would not detect it.
+  if (to == ReadTo::end && bottom < full.height) {
+    // libjpeg does not decode what is skipped up to the end of the image, so the last row is read.
     ImageU8 last;
     last.set_size({1, info.output_width});
     state_->guarded([&] { jpeg_skip_scanlines(&info, static_cast<JDIMENSION>(full.height - bottom - 1)); });

@@ -1,7 +1,6 @@
 #include "data/image/pipeline.h"
 
 #include "base/error.h"
-#include "data/image/jpeg.h"
 
 #include <algorithm>
 #include <cmath>
@@ -46,6 +45,28 @@ Rect reduced(const Rect& source, int reduction, ImageSize image) {
           std::clamp<int64_t>(scale(source.right()) - left, 1, image.width - left)};
 }
 
+/// Gives a large image's pixels back when it is destroyed, and counts what the thread keeps of a smaller one.
+class KeptBuffer {
+ public:
+  KeptBuffer(PipelineScratch& scratch, const std::shared_ptr<DecodeMemory>& memory)
+      : scratch_(scratch), memory_(memory) {}
+  ~KeptBuffer() {
+    const int64_t bytes = scratch_.decoded.allocated_bytes();
+    if (bytes >= kLargeDecode) {
+      scratch_.decoded = {};
+    } else if (bytes > scratch_.kept_bytes) {
+      scratch_.kept = DecodeMemory::reserve(memory_, bytes);
+      scratch_.kept_bytes = bytes;
+    }
+  }
+  KeptBuffer(const KeptBuffer&) = delete;
+  KeptBuffer& operator=(const KeptBuffer&) = delete;
+
+ private:
+  PipelineScratch& scratch_;
+  const std::shared_ptr<DecodeMemory>& memory_;
+};
+
 }  // namespace
 
 Pipeline::Pipeline(const std::vector<TransformConfig>& transforms)
@@ -56,29 +77,31 @@ void Pipeline::run(const ImageView& image, uint64_t sample_key, const Destinatio
   run_stages({image, 0, 0}, geometry_.stages({image.height, image.width}, sample_key), destination, scratch);
 }
 
-void Pipeline::run_encoded(std::span<const uint8_t> file, DecodeSize decode, uint64_t sample_key,
-                           const Destination& destination, PipelineScratch& scratch) const {
-  std::vector<Stage> stages;
-  const InputRegion input = this->decode(file, decode, sample_key, stages, scratch);
-  run_stages(input, stages, destination, scratch);
+ImageSize Pipeline::run_encoded(std::span<const uint8_t> file, const DecodeOptions& options, ReadTo to,
+                                uint64_t sample_key, const Destination& destination, PipelineScratch& scratch) const {
+  const KeptBuffer kept(scratch, options.memory);
+  const Decoded decoded = decode(file, options, to, sample_key, scratch);
+  run_stages(decoded.input, decoded.stages, destination, scratch);
+  return decoded.file;
 }
 
-/// Returns the pixels that the transforms need; `stages` receives the transforms for them.
-InputRegion Pipeline::decode(std::span<const uint8_t> file, DecodeSize size, uint64_t sample_key,
-                             std::vector<Stage>& stages, PipelineScratch& scratch) const {
+Pipeline::Decoded Pipeline::decode(std::span<const uint8_t> file, const DecodeOptions& options, ReadTo to,
+                                   uint64_t sample_key, PipelineScratch& scratch) const {
   const StageTimer timer(scratch.times.decode_ns);
   if (image_kind(file) != ImageKind::jpeg) {
-    decode_image(file, scratch.decoded);
-    stages = geometry_.stages(scratch.decoded.size(), sample_key);
-    return {scratch.decoded.view(), 0, 0};
+    auto hold = decode_image(file, scratch.decoded, options);
+    const ImageSize size = scratch.decoded.size();
+    return {size, {scratch.decoded.view(), 0, 0}, geometry_.stages(size, sample_key), std::move(hold)};
   }
-  JpegReader reader(file);
-  stages = geometry_.stages(reader.size(), sample_key);
+  JpegReader reader(file, options.max_pixels);
+  auto hold = hold_for(reader.bytes_to_decode(), options);
+  std::vector<Stage> stages = geometry_.stages(reader.size(), sample_key);
   Stage& first = stages.front();
-  const int reduction = size == DecodeSize::reduced ? reduction_for(first) : 1;
+  const int reduction = options.size == DecodeSize::reduced ? reduction_for(first) : 1;
   if (reduction > 1) first.source = reduced(first.source, reduction, reader.reduced_size(reduction));
   const Rect needed = needed_input(first, scratch.resample.tables);
-  return reader.read(needed, reduction, scratch.decoded);
+  const InputRegion input = reader.read(needed, reduction, scratch.decoded, to);
+  return {reader.size(), input, std::move(stages), std::move(hold)};
 }
 
 void Pipeline::run_stages(InputRegion input, const std::vector<Stage>& stages, const Destination& destination,

@@ -1,22 +1,21 @@
 // Transforms pixels, or the bytes of a file, into a sample's position in a batch.
 #pragma once
 
+#include "data/image/decode.h"
 #include "data/image/geometry.h"
+#include "data/image/jpeg.h"
 #include "data/image/stage_timer.h"
 
 #include <span>
 
 namespace trainopt {
 
-enum class DecodeSize {
-  full,    ///< Pillow's pixels
-  reduced  ///< a JPEG resized to at most 1/2, 1/4 or 1/8 is decoded at that size: faster, but other pixels
-};
-
 /// One thread's working memory; any pipeline may use it, one at a time.
 struct PipelineScratch {
   ResampleScratch resample;
   ImageU8 decoded, intermediate[2];
+  DecodeMemory::Hold kept;  ///< what `decoded` takes between images
+  int64_t kept_bytes = 0;
   StageTimes times;  ///< added to by every run
 };
 
@@ -36,14 +35,21 @@ class Pipeline {
   /// destination's size.
   void run(const ImageView& image, uint64_t sample_key, const Destination& destination, PipelineScratch& scratch) const;
 
-  /// run() from a JPEG or PNG file; only the part of a JPEG that the transforms need is decoded. Also throws BadSample
-  /// for a bad file.
-  void run_encoded(std::span<const uint8_t> file, DecodeSize decode, uint64_t sample_key,
-                   const Destination& destination, PipelineScratch& scratch) const;
+  /// run() from a JPEG or PNG file, whose size it returns; only the part of a JPEG that the transforms need is decoded.
+  /// Also throws BadSample for a bad file: with ReadTo::end for the same files whatever part is needed.
+  ImageSize run_encoded(std::span<const uint8_t> file, const DecodeOptions& options, ReadTo to, uint64_t sample_key,
+                        const Destination& destination, PipelineScratch& scratch) const;
 
  private:
-  InputRegion decode(std::span<const uint8_t> file, DecodeSize size, uint64_t sample_key, std::vector<Stage>& stages,
-                     PipelineScratch& scratch) const;
+  /// What is decoded of a file, and the transforms for it.
+  struct Decoded {
+    ImageSize file;
+    InputRegion input;
+    std::vector<Stage> stages;
+    DecodeMemory::Hold hold;
+  };
+  Decoded decode(std::span<const uint8_t> file, const DecodeOptions& options, ReadTo to, uint64_t sample_key,
+                 PipelineScratch& scratch) const;
   void run_stages(InputRegion input, const std::vector<Stage>& stages, const Destination& destination,
                   PipelineScratch& scratch) const;
 

@@ -23,7 +23,6 @@ struct PngReader {
   png_structp png = nullptr;
   png_infop info = nullptr;
   std::vector<uint8_t> grey16;  // big-endian
-  std::vector<uint8_t*> rows;
 
   ~PngReader() { png_destroy_read_struct(&png, &info, nullptr); }
 
@@ -67,7 +66,7 @@ void read_bytes(png_structp png, png_bytep out, size_t count) {
 
 }  // namespace
 
-void decode_png(std::span<const uint8_t> file, ImageU8& out) {
+DecodeMemory::Hold decode_png(std::span<const uint8_t> file, ImageU8& out, const DecodeOptions& options) {
   PngReader reader;
   reader.file = file;
   reader.png = png_create_read_struct(PNG_LIBPNG_VER_STRING, &reader, fail, ignore_warning);
@@ -82,33 +81,37 @@ void decode_png(std::span<const uint8_t> file, ImageU8& out) {
     png_read_info(png, info);
   });
   const ImageSize size{png_get_image_height(png, info), png_get_image_width(png, info)};
-  check_image_size(size);
+  check_image_size(size, options.max_pixels);
 
   const int color = png_get_color_type(png, info), depth = png_get_bit_depth(png, info);
   const bool grey16 = color == PNG_COLOR_TYPE_GRAY && depth == 16;
+  int passes = 1;
   reader.guarded([&] {
     if (color == PNG_COLOR_TYPE_PALETTE) png_set_palette_to_rgb(png);
     if (color == PNG_COLOR_TYPE_GRAY && depth < 8) png_set_expand_gray_1_2_4_to_8(png);
     if (depth == 16 && !grey16) png_set_strip_16(png);
     png_set_strip_alpha(png);
     if ((color & PNG_COLOR_MASK_COLOR) == 0 && !grey16) png_set_gray_to_rgb(png);
-    png_set_interlace_handling(png);
+    passes = png_set_interlace_handling(png);
     png_read_update_info(png, info);
   });
   TRAINOPT_CHECK_EQUAL(static_cast<int64_t>(png_get_rowbytes(png, info)), size.width * (grey16 ? 2 : 3));
 
+  const int64_t grey_bytes = grey16 ? size.height * size.width * 2 : 0;
+  auto hold = hold_for(size.height * size.width * 3 + grey_bytes, options);
   out.set_size(size);
-  if (grey16) reader.grey16.resize(static_cast<size_t>(size.height * size.width * 2));
-  for (int64_t y = 0; y < size.height; ++y)
-    reader.rows.push_back(grey16 ? &reader.grey16[y * size.width * 2] : out.row(y));
+  reader.grey16.resize(static_cast<size_t>(grey_bytes));
   reader.in_rows = true;
   reader.guarded([&] {
-    png_read_image(png, reader.rows.data());
+    for (int pass = 0; pass < passes; ++pass)
+      for (int64_t y = 0; y < size.height; ++y)
+        png_read_row(png, grey16 ? &reader.grey16[static_cast<size_t>(y * size.width * 2)] : out.row(y), nullptr);
     reader.in_rows = false;
     png_read_end(png, nullptr);
   });
   for (size_t i = 0; i < reader.grey16.size() / 2; ++i)
     std::memset(out.row(0) + i * 3, reader.grey16[i * 2] != 0 ? 255 : reader.grey16[i * 2 + 1], 3);
+  return hold;
 }
 
 std::vector<uint8_t> encode_png(const ImageView& image) {

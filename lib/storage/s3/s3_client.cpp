@@ -197,6 +197,8 @@ std::vector<ListedObject> S3Client::list(const std::string& bucket, const std::s
     for (ListedObject& object : page.objects)
       if (object.key.size() > prefix.size() && object.key.find('/', prefix.size()) == std::string::npos)
         all.push_back(std::move(object));
+    for (std::string& folder : page.folders)
+      if (folder.size() > prefix.size() && folder.ends_with('/')) all.push_back({.key = std::move(folder)});
     if (page.next && page.next == next)
       throw UserError(fmt::format("cannot list s3://{}/{}: the server repeats a page", bucket, prefix), ExitCode::data);
     next = std::move(page.next);

@@ -55,7 +55,8 @@ class S3Client {
  public:
   S3Client(S3Options options, CredentialsQuery credentials);
 
-  /// The objects whose keys start with `prefix` and have no `/` after it, by key.
+  /// The objects whose keys start with `prefix` and have no `/` after it, by key; and the prefixes up to that `/` of
+  /// those that have one, as objects without bytes.
   std::vector<ListedObject> list(const std::string& bucket, const std::string& prefix, HttpConnection& connection,
                                  const WaitOrStop& wait);
   const std::string& endpoint() const { return options_.endpoint; }

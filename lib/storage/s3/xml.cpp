@@ -77,6 +77,10 @@ ObjectList parse_object_list(std::string_view xml) {
   ObjectList list;
   for (const pugi::xml_node contents : root.children("Contents"))
     list.objects.push_back(object_in(contents, !encoding.empty()));
+  for (const pugi::xml_node folder : root.children("CommonPrefixes")) {
+    const std::string prefix = text_in(folder, "Prefix").value_or("");
+    list.folders.push_back(encoding.empty() ? prefix : url_decoded(prefix));
+  }
   const std::string more = text_in(root, "IsTruncated").value_or("");
   if (more != "true" && more != "false") refuse_list("it does not say whether it continues");
   if (more == "true") {

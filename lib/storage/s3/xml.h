@@ -18,7 +18,8 @@ struct ListedObject {
 /// A page of ListObjectsV2.
 struct ObjectList {
   std::vector<ListedObject> objects;
-  std::optional<std::string> next;  ///< the continuation token; null: this was the last page
+  std::vector<std::string> folders;  ///< common prefixes, which end in a slash
+  std::optional<std::string> next;   ///< the continuation token; null: this was the last page
 };
 /// Throws UserError(data) for what is no such answer: other XML, a size that is no number, a truncated list without a
 /// token. Keys may be URL-encoded (encoding-type=url), and are decoded if the answer says so.

@@ -1,6 +1,7 @@
 #include "bad_files.h"
 #include "data/batch_source.h"
 #include "data/dataset.h"
+#include "data/files/overlap.h"
 
 #include "base/error.h"
 #include "base/files/files.h"
@@ -154,7 +155,118 @@ TEST_CASE("image_folder numbers classes and files in bytewise order") {
   REQUIRE(label(evaluation, 0) == 2);  // as in training, although it is the only folder
   write_grey_png(evaluation_path / "c" / "1.png", 4, 6, 9);
   REQUIRE_THAT(data_error([&] { open_image_folder(evaluation_path.string(), {.training = dataset.get()}); }),
-               ContainsSubstring("/c"));
+               ContainsSubstring("1 class of the evaluation data is not in the training data: c:"));
+}
+
+TEST_CASE("image_folder reads the folders below a class in torchvision's order") {
+  const TemporaryFolder folder;
+  // sorted(os.walk()) compares whole paths: a-b comes before a/c, because - is before /.
+  uint8_t value = 0;
+  for (const char* name : {"x/1.png", "x/a/1.png", "x/a-b/1.png", "x/a/c/0.png", "y/deep/down/1.png"})
+    write_grey_png(folder.path() / name, 4, 6, ++value);
+  fs::create_directory_symlink(folder.path() / "y", folder.path() / "x" / "z");
+  const auto dataset = open_image_folder(folder.path().string(), {});
+  std::vector<std::string> names;
+  std::vector<int64_t> labels;
+  for (int64_t i = 0; i < dataset->size(); ++i) {
+    names.push_back(fs::path(dataset->name_of(i)).lexically_relative(folder.path()).string());
+    labels.push_back(dataset->label(i));
+  }
+  CHECK(names == std::vector<std::string>{"x/1.png", "x/a/1.png", "x/a-b/1.png", "x/a/c/0.png", "x/z/deep/down/1.png",
+                                          "y/deep/down/1.png"});
+  CHECK(labels == std::vector<int64_t>{0, 0, 0, 0, 0, 1});
+  CHECK(load(*dataset, 3) == std::vector<uint8_t>(4 * 6 * 3, 4));
+  CHECK(dataset->left_out().empty());
+}
+
+TEST_CASE("image_folder counts what it leaves out") {
+  const TemporaryFolder folder;
+  for (const char* name : {"a/1.png", "b/1.png"}) write_grey_png(folder.path() / name, 4, 6, 1);
+  for (const char* name :
+       {"a/2.webp", "a/3.WEBP", "a/._1.png", "b/Thumbs.db", ".cache/x/1.png", "b/.thumb/1.png", "labels.csv", "0.png"})
+    write_bytes(folder.path() / name, "x");
+  const auto dataset = open_image_folder(folder.path().string(), {});
+  CHECK(dataset->size() == 2);
+  CHECK(dataset->class_names() == std::vector<std::string>{"a", "b"});
+  const std::string text = dataset->left_out().text();
+  CHECK_THAT(text, Catch::Matchers::StartsWith("2 .webp files (a/"));
+  for (const char* part : {"1 macOS ._ file (a/._1.png)", "1 .db file (b/Thumbs.db)", "1 .csv file (labels.csv)",
+                           "1 hidden folder (.cache: torchvision counts it as a class)",
+                           "1 hidden subfolder (b/.thumb: torchvision reads its images)",
+                           "1 .png file outside the classes' folders (0.png)"})
+    CHECK_THAT(text, ContainsSubstring(part));
+}
+
+TEST_CASE("a folder that is no folder of classes says what to do") {
+  const auto said = [](const fs::path& path) { return data_error([&] { open_image_folder(path.string(), {}); }); };
+  const TemporaryFolder folder;
+  const fs::path root = folder.path();
+  write_grey_png(root / "flat" / "1.png", 4, 6, 1);
+  CHECK_THAT(said(root / "flat"), ContainsSubstring("the images are in") && ContainsSubstring("1 .png file"));
+  write_bytes(root / "x.tar.gz", "\x1f\x8b\x08 and so on");
+  CHECK_THAT(said(root / "x.tar.gz"), ContainsSubstring("reads a folder, and this is compressed with gzip"));
+  write_bytes(root / "webp" / "a" / "1.webp", "RIFF");
+  CHECK_THAT(said(root / "webp"), ContainsSubstring("no images") && ContainsSubstring("1 .webp file (a/1.webp)"));
+  for (const char* name : {"imagenet/train/cat/1.png", "imagenet/val/cat/1.png", "alone/train/cat/1.png",
+                           "inside/cat/train/1.png", "inside/cat/test/1.png"})
+    write_grey_png(root / name, 4, 6, 1);
+  const std::string imagenet = (root / "imagenet").string();
+  CHECK_THAT(said(imagenet),
+             ContainsSubstring("data.path=" + imagenet + "/train evaluation.path=" + imagenet + "/val"));
+  CHECK_THAT(said(root / "alone"), ContainsSubstring("in another one: " + (root / "alone/train").string()));
+  CHECK_THAT(said(root / "inside"), ContainsSubstring("move the splits above the classes"));
+  fs::create_directories(root / "loop" / "a");
+  fs::create_directory_symlink(root / "loop", root / "loop" / "a" / "up");
+  CHECK_THAT(said(root / "loop"),
+             ContainsSubstring("leads back to a folder that it is in") && ContainsSubstring("loop/a/up -> "));
+  fs::create_directories(root / "self" / "a");
+  fs::create_symlink("b", root / "self" / "a" / "b");
+  CHECK_THAT(said(root / "self"),
+             ContainsSubstring("a link leads to itself; remove it") && ContainsSubstring("self/a/b"));
+}
+
+TEST_CASE("a file is read to its end once, and to its part from then on") {
+  const TemporaryFolder folder;
+  const fs::path file = folder.path() / "a" / "1.jpg";
+  fs::create_directories(file.parent_path());
+  fs::copy_file(fs::path(DATA_IMAGE_FILES) / "420.jpg", file);
+  const Pipeline top({CenterCropConfig{4, 4}});
+  LoadScratch scratch;
+  std::vector<uint8_t> pixels(4 * 4 * 3);
+  const auto use = [&](const ImageDataset& dataset) {
+    dataset.load(0, 0, top, {PixelFormat::u8_hwc, pixels.data(), 4, 4}, scratch);
+  };
+  const auto dataset = open_image_folder(folder.path().string(), {});
+  use(*dataset);
+  const auto expected = pixels;
+  std::string bytes = read_file(file, ExitCode::data);
+  bytes.replace(bytes.size() - 60, 58, std::string(58, '\xff'));  // far below the crop; the end's marker stays
+  write_bytes(file, bytes);
+  use(*dataset);
+  CHECK(pixels == expected);
+  for (int i = 0; i < 3; ++i) CHECK_THROWS_AS(use(*open_image_folder(folder.path().string(), {})), BadSample);
+}
+
+TEST_CASE("evaluation data that is trained on is found") {
+  const TemporaryFolder folder;
+  const fs::path root = folder.path();
+  write_grey_png(root / "t" / "a" / "1.png", 4, 6, 1);
+  write_grey_png(root / "t" / "a" / "2.png", 4, 6, 2);
+  write_grey_png(root / "v" / "a" / "3.png", 4, 6, 3);
+  const auto images = [](const fs::path& path) { return open_image_folder(path.string(), {}); };
+  CHECK(trained_on(*images(root / "t"), *images(root / "v")) == "");
+  CHECK(trained_on(*images(root / "t"), *images(root / "v" / ".." / "t")) == "all its 2 files are training files");
+  fs::create_symlink(root / "t" / "a" / "1.png", root / "v" / "a" / "4.png");
+  CHECK(trained_on(*images(root / "t"), *images(root / "v")) == "1 of its 2 files are training files");
+  fs::copy(root / "t", root / "copy", fs::copy_options::recursive);
+  CHECK(trained_on(*images(root / "t"), *images(root / "copy")) == "it is a copy of the training data");
+  write_grey_png(root / "copy" / "a" / "2.png", 4, 6, 9);
+  CHECK(trained_on(*images(root / "t"), *images(root / "copy")) == "");
+  write_bytes(root / "data_batch_1.bin", record(1, 1));
+  write_bytes(root / "other" / "data_batch_1.bin", record(1, 1));
+  CHECK(trained_on(*read_cifar10(root.string()), *read_cifar10_test(root.string())) == "its file is a training file");
+  CHECK(trained_on(*read_cifar10(root.string()), *read_cifar10_test((root / "other").string())) ==
+        "it is a copy of the training data");
 }
 
 TEST_CASE("image_folder says what is missing or cannot be read") {

@@ -81,7 +81,7 @@ std::vector<OnDisk> small_data_sets(const fs::path& folder) {
   const TextOptions text{.context = 8, .vocabulary = 1 << 16};
   return {{"image_folder", of_images, [=] { return open_image_folder((folder / "images").string(), {})->identity(); }},
           {"packed", {pack}, [=] { return open_packed(pack.string(), {})->identity(); }},
-          {"tar", {tar}, [=] { return open_tar(tar.string(), DecodeKind::exact)->identity(); }},
+          {"tar", {tar}, [=] { return open_tar(tar.string(), {})->identity(); }},
           {"parquet", {parquet}, [=] { return open_parquet(parquet.string(), {})->identity(); }},
           {"tokens",
            {folder / "tokens.bin"},

@@ -280,7 +280,7 @@ TEST_CASE("packed evaluation data must have the training data's classes, and pix
   const auto fake = make_fake_cifar10(10, 1);
   CHECK_THAT(refusal_of([&] { open_packed(out, {.training = fake.get()}); }),
              ContainsSubstring("must be those of the training data"));
-  CHECK_THAT(refusal_of([&] { open_packed(out, {.decode = DecodeKind::scaled}); }, ExitCode::recipe),
+  CHECK_THAT(refusal_of([&] { open_packed(out, {.decoding = {.size = DecodeSize::reduced}}); }, ExitCode::recipe),
              ContainsSubstring("no effect on packed pixels"));
   CHECK_THAT(refusal_of([&] { open_packed((folder.path() / "none").string(), {}); }),
              ContainsSubstring("does not exist"));

@@ -36,7 +36,7 @@ TEST_CASE("a sample of tokens is a window that begins where the previous one's t
             " is shorter than one sample, which takes model.context and one token more: 13 tokens, 14");
   const TemporaryFolder empty;
   CHECK_THAT(data_error([&] { open_token_windows(empty.path().string(), {}); }),
-             ContainsSubstring("contains no *.bin files"));
+             ContainsSubstring("contains no *.bin or *.npy files"));
   write_bytes(empty / "empty.bin", "");
   CHECK_THAT(data_error([&] { open_token_windows(empty.path().string(), {}); }), ContainsSubstring("0 tokens, 1025"));
 }

@@ -1,4 +1,5 @@
 #include "data/formats/text/document_ends.h"
+#include "data/formats/text/numpy_header.h"
 #include "data/formats/text/token_file.h"
 
 #include "text_files.h"
@@ -59,6 +60,88 @@ TEST_CASE("a token file that is cut or contradicts its header is refused with th
   CHECK_THAT(data_error([] { TokenFile("/nowhere/a.bin", std::nullopt); }),
              ContainsSubstring("/nowhere/a.bin: No such file"));
   CHECK_THAT(data_error([] { TokenFile("/tmp", std::nullopt); }), ContainsSubstring("/tmp"));
+}
+
+namespace {
+
+/// What numpy.save() writes.
+std::string saved(const std::string& type, const std::string& shape, const std::string& data) {
+  std::string dictionary = "{'descr': '" + type + "', 'fortran_order': False, 'shape': " + shape + ", }";
+  dictionary.resize(118, ' ');
+  dictionary.back() = '\n';
+  return std::string(kNumpyMagic) + std::string("\x01\0", 2) + as_bytes<uint16_t>({118}) + dictionary + data;
+}
+
+}  // namespace
+
+TEST_CASE("arrays of integers that NumPy saved are token files") {
+  const TemporaryFolder folder;
+  const std::vector<int64_t> tokens{1, 2, 100, 7, 0};
+  const auto read = [&](const std::string& type, const std::string& data) {
+    write_bytes(folder / "a.npy", saved(type, "(5,)", data));
+    return all_tokens(TokenFile(folder / "a.npy", std::nullopt));
+  };
+  CHECK(read("<u2", as_bytes<uint16_t>(tokens)) == tokens);
+  CHECK(read("<i2", as_bytes<int16_t>(tokens)) == tokens);
+  CHECK(read("|u1", as_bytes<uint8_t>(tokens)) == tokens);
+  CHECK(read("<i4", as_bytes<int32_t>(tokens)) == tokens);
+  CHECK(read("<u4", as_bytes<uint32_t>(tokens)) == tokens);
+  CHECK(read("<i8", as_bytes<int64_t>(tokens)) == tokens);
+  CHECK_THAT(data_error([&] { read("<i4", as_bytes<int32_t>({1, -1, 2, 3, 4})); }), ContainsSubstring(": -1, token 1"));
+  const std::string five = as_bytes<uint16_t>(tokens);
+  CHECK_THAT(reason(saved(">u2", "(5,)", five)),
+             ContainsSubstring("no little-endian integers") && Catch::Matchers::EndsWith("'>u2'"));
+  CHECK_THAT(reason(saved("<f4", "(5,)", five + five)), Catch::Matchers::EndsWith("its dtype is '<f4'"));
+  CHECK_THAT(reason(saved("<u2", "(5, 1)", five)), Catch::Matchers::EndsWith("its shape is (5, 1)"));
+  CHECK_THAT(reason(saved("<u2", "()", five)), Catch::Matchers::EndsWith("its shape is ()"));
+  CHECK_THAT(reason(saved("<u2", "(6,)", five)), ContainsSubstring("was cut"));
+  CHECK_THAT(reason(saved("<u2", "(5,)", five), 32), ContainsSubstring("data.token_bits contradicts the header"));
+  const std::string whole = saved("<u2", "(5,)", five);
+  for (size_t bytes = 6; bytes < whole.size(); ++bytes) CHECK(reason(whole.substr(0, bytes)) != "no error");
+}
+
+TEST_CASE("files that hold no tokens are refused with what they are") {
+  CHECK_THAT(reason("To be, or not to be, that is the question: Whether 'tis nobler"),
+             ContainsSubstring("is text, not tokens"));
+  CHECK_THAT(reason(std::string(1023, 'x') + "\xc3\xa9 and so on"), ContainsSubstring("is text, not tokens"));
+  CHECK_THAT(reason(header(20240522, 1, 3) + "123456"), ContainsSubstring("another of llm.c's"));
+  CHECK_THAT(reason(header(20240326, 3, 3) + "123456"), Catch::Matchers::EndsWith("its magic number is 20240326"));
+  CHECK_THAT(reason("version https://git-lfs.github.com/spec/v1\noid sha256:0123\nsize 42\n"),
+             ContainsSubstring("a Git LFS pointer"));
+  CHECK_THAT(reason(std::string("PK\x03\x04 and more", 14)), ContainsSubstring("a zip archive"));
+  CHECK(reason("\x1f\x8b tokens by chance, as two of them may be any") == "no error");
+}
+
+TEST_CASE("tokens of 32 or 64 bits are not read as others") {
+  const std::vector<int64_t> tokens = counting(1000, 5);
+  CHECK(reason(as_bytes<uint16_t>(tokens)) == "no error");
+  CHECK_THAT(reason(as_bytes<uint32_t>(tokens)),
+             ContainsSubstring("looks like tokens of 32 bits") && ContainsSubstring("set data.token_bits: 32"));
+  CHECK(reason(as_bytes<uint32_t>(tokens), 32) == "no error");
+  CHECK(reason(as_bytes<uint32_t>(tokens), 16) == "no error");  // said with a warning: the recipe asks for it
+  for (const std::optional<int64_t> bits : {std::optional<int64_t>(), std::optional<int64_t>(32)})
+    CHECK_THAT(reason(as_bytes<int64_t>(tokens), bits), ContainsSubstring("looks like tokens of 64 bits"));
+  CHECK(reason(as_bytes<uint16_t>(std::vector<int64_t>(1000, 0))) == "no error");
+  std::vector<int64_t> once = as_bytes<uint32_t>(tokens).empty() ? tokens : std::vector<int64_t>(2000, 0);
+  for (size_t i = 0; i < once.size(); i += 2) once[i] = 7;
+  once[1001] = 1;  // in the middle
+  CHECK(reason(as_bytes<uint16_t>(once)) == "no error");
+}
+
+TEST_CASE("Megatron's index says how many bits its tokens have") {
+  const TemporaryFolder folder;
+  const auto said = [&](int type, std::optional<int64_t> bits) {
+    write_bytes(folder / "a.bin", as_bytes<uint32_t>({70000, 70001, 70002}));
+    write_bytes(folder / "a.idx", std::string("MMIDIDX\0\0\1\0\0\0\0\0\0\0", 17) + static_cast<char>(type) + "more");
+    return data_error([&] { TokenFile(folder / "a.bin", bits); });
+  };
+  CHECK(said(4, 32) == "no error");
+  CHECK(said(8, 16) == "no error");
+  CHECK(said(8, std::nullopt) == "no error");
+  CHECK_THAT(said(4, std::nullopt), ContainsSubstring("are int32; set data.token_bits: 32"));
+  CHECK_THAT(said(8, 32), ContainsSubstring("are uint16; set data.token_bits: 16"));
+  CHECK_THAT(said(5, std::nullopt), ContainsSubstring("are int64; write them with 16 or 32 bits"));
+  CHECK_THAT(said(99, std::nullopt), ContainsSubstring("of an unknown type"));
 }
 
 TEST_CASE("a token outside the vocabulary is named with its file, position and byte") {

@@ -2,6 +2,7 @@
 
 #include "base/philox.h"
 #include "data/image/jpeg.h"
+#include "data/image/png.h"
 #include "unit/image/samples.h"
 #include "support/catch.h"
 #include "support/sanitized.h"
@@ -230,7 +231,7 @@ TEST_CASE("cut off files are bad wherever the cut is") {
   if (name.ends_with(".jpg")) {  // also when only the top is asked for
     JpegReader reader({file.data(), end});
     ImageU8 buffer;
-    CHECK_THROWS_AS(reader.read({0, 0, 4, 4}, 1, buffer), BadSample);
+    CHECK_THROWS_AS(reader.read({0, 0, 4, 4}, 1, buffer, ReadTo::end), BadSample);
   }
 }
 
@@ -244,10 +245,25 @@ TEST_CASE("sizes beyond the limits are refused from the header") {
     frame[6 + i * 2] = 0xE8;
   }
   CHECK_THAT(reason(jpeg), ContainsSubstring("65000x65000"));
-  CHECK_NOTHROW(check_image_size({16384, 5461}));
-  CHECK_THROWS_AS(check_image_size({16384, 5462}), BadSample);
-  CHECK_THROWS_AS(check_image_size({16385, 1}), BadSample);
-  CHECK_THROWS_AS(check_image_size({0, 1}), BadSample);
+  CHECK_NOTHROW(check_image_size({16384, 10922}, kMaxPixels));
+  CHECK_THROWS_AS(check_image_size({16384, 10923}, kMaxPixels), BadSample);
+  CHECK_NOTHROW(check_image_size({1, kMaxPixels}, kMaxPixels));
+  CHECK_NOTHROW(check_image_size({10, 20000}, 200000));
+  CHECK_THROWS_WITH(
+      check_image_size({10, 20000}, 199999),
+      "an image of 20000x10 pixels (width x height) is over the limit of data.max_pixels; raise it if the "
+      "file is meant: 199999");
+  CHECK_THROWS_AS(check_image_size({int64_t{1} << 31, int64_t{1} << 31}, kMaxPixels), BadSample);
+  CHECK_THROWS_AS(check_image_size({0, 1}, kMaxPixels), BadSample);
+}
+
+TEST_CASE("a side may be as long as the pixels allow") {
+  for (const ImageSize size : {ImageSize{10, 20000}, {65500, 2}, {1, 65500}}) {
+    const std::vector<uint8_t> file = encode_png(pattern(size.height, size.width).view());
+    ImageU8 image;
+    decode_image(file, image);
+    CHECK(image.size() == size);
+  }
 }
 
 TEST_CASE("a JPEG with hundreds of scans is refused") {
@@ -267,21 +283,99 @@ TEST_CASE("D3: what a header announces is refused before memory is taken for it"
     throw std::runtime_error("no frame");
   };
   for (const char* name : {"420.jpg", "progressive.jpg", "cmyk.jpg"}) {
-    CHECK(peak_growth_mib(jpeg(name, 65000, 65000), "over the limits") < 8);
-    CHECK(peak_growth_mib(jpeg(name, 1, 65500), "over the limits") < 8);
-    CHECK(peak_growth_mib(jpeg(name, 65500, 1), "over the limits") < 8);
-    CHECK(peak_growth_mib(jpeg(name, 16384, 5462), "over the limits") < 8);
+    CHECK(peak_growth_mib(jpeg(name, 65000, 65000), "over the limit") < 8);
+    CHECK(peak_growth_mib(jpeg(name, 16384, 10923), "over the limit") < 8);
   }
   CHECK(peak_growth_mib(with_more_scans(512, 512, 5000), "more than 500 scans") < 16);
-  CHECK(peak_growth_mib(png_of(65000, 65000), "over the limits") < 8);
-  CHECK(peak_growth_mib(png_of(0x7FFFFFFF, 0x7FFFFFFF), "over the limits") < 8);
-  CHECK(peak_growth_mib(png_of(65500, 1), "over the limits") < 8);
+  CHECK(peak_growth_mib(png_of(65000, 65000), "over the limit") < 8);
+  CHECK(peak_growth_mib(png_of(0x7FFFFFFF, 0x7FFFFFFF), "over the limit") < 8);
   if (kSanitized) return;  // it surrounds and keeps what is allocated
-  // The largest that is allowed takes its own three bytes a pixel, 256 MiB, and no more, although nothing else is in
+  // The largest that is allowed takes its own three bytes a pixel, 512 MiB, and no more, although nothing else is in
   // the file.
-  CHECK(peak_growth_mib(png_of(16384, 5461), "PNG: ") < 272);
-  CHECK(peak_growth_mib(jpeg("420.jpg", 16384, 5461), "JPEG: ") < 272);
-  CHECK(peak_growth_mib(jpeg("progressive.jpg", 16384, 5461), "JPEG: ") < 272);
+  CHECK(peak_growth_mib(png_of(16384, 10922), "PNG: ") < 528);
+  CHECK(peak_growth_mib(jpeg("420.jpg", 16384, 10922), "JPEG: ") < 528);
+  CHECK(peak_growth_mib(jpeg("progressive.jpg", 16384, 10922), "JPEG: ") < 528);
+}
+
+namespace {
+
+using Bytes = std::vector<uint8_t>;
+
+/// Where the last scan's coded data begin.
+size_t coded_at(const Bytes& jpeg) {
+  const uint8_t marker[] = {0xFF, 0xDA};
+  const auto scan = std::find_end(jpeg.begin(), jpeg.end(), std::begin(marker), std::end(marker));
+  return static_cast<size_t>(scan - jpeg.begin()) + 2 + static_cast<size_t>(scan[2] * 256 + scan[3]);
+}
+
+Bytes with_bytes(Bytes jpeg, size_t at, const Bytes& more) {
+  jpeg.insert(jpeg.begin() + static_cast<std::ptrdiff_t>(at), more.begin(), more.end());
+  return jpeg;
+}
+
+/// Every part of the image, and the whole, has the same verdict; "" for a good file.
+std::string one_verdict(const Bytes& file) {
+  const std::string whole = reason(file);
+  ImageU8 buffer;
+  for (const Rect& part : {Rect{0, 0, 4, 4}, {30, 40, 8, 8}, {0, 60, 61, 23}, {57, 0, 4, 83}}) {
+    std::string found;
+    try {
+      JpegReader reader(file);
+      reader.read(part, 1, buffer, ReadTo::end);
+    } catch (const BadSample& bad) {
+      found = bad.what();
+    }
+    CHECK(found == whole);
+  }
+  return whole;
+}
+
+}  // namespace
+
+TEST_CASE("libjpeg's warnings that change no pixel are let pass, and all others refuse the file") {
+  const Bytes good = encode(pattern(61, 83), 2, 2, Scans::one, 0),
+              restarts = encode(pattern(61, 83), 2, 2, Scans::one, 3),
+              progressive = encode(pattern(61, 83), 2, 2, Scans::progressive, 0);
+  ImageU8 expected, found;
+  decode_image(good, expected);
+  const auto same = [&](const Bytes& file) {
+    if (one_verdict(file) != "") return false;
+    decode_image(file, found);
+    return found.size() == expected.size() &&
+           std::memcmp(found.row(0), expected.row(0), static_cast<size_t>(61 * 83 * 3)) == 0;
+  };
+  const size_t coded = coded_at(good), end = good.size() - 2;
+  REQUIRE(same(good));
+  Bytes major = good;  // JFIF 7.01
+  major[11] = 7;
+  CHECK(same(major));
+  CHECK(same(with_bytes(good, 2, {0xFF, 0xEE, 0, 14, 'A', 'd', 'o', 'b', 'e', 0, 100, 0, 0, 0, 0, 9})));
+  CHECK(same(with_bytes(good, end, Bytes(99, 0x55))));  // before the end's marker
+  Bytes spectrum = good;                                // what progressive files say of a scan
+  spectrum[coded - 3] = spectrum[coded - 2] = spectrum[coded - 1] = 0;
+  CHECK(same(spectrum));
+  decode_image(progressive, expected);
+  CHECK(same(with_bytes(progressive, progressive.size() - 2, Bytes(99, 0x55))));
+  const uint8_t scan[] = {0xFF, 0xDA};
+  const auto second = std::search(std::search(progressive.begin(), progressive.end(), scan, scan + 2) + 2,
+                                  progressive.end(), scan, scan + 2);
+  CHECK(same(with_bytes(progressive, static_cast<size_t>(second - progressive.begin()), Bytes(5, 0x33))));
+
+  Bytes premature(good.begin(), good.begin() + static_cast<std::ptrdiff_t>((coded + end) / 2));
+  CHECK_THAT(one_verdict(premature), ContainsSubstring("Premature end of JPEG file"));
+  premature.insert(premature.end(), {0xFF, 0xD9});
+  CHECK_THAT(one_verdict(premature), ContainsSubstring("premature end of data segment"));
+  Bytes code = good;
+  for (size_t i = (coded + end) / 2; i + 1 < end; i += 2) code[i] = 0xFF, code[i + 1] = 0;
+  CHECK_THAT(one_verdict(code), ContainsSubstring("bad Huffman code"));
+  Bytes resync = restarts;
+  for (size_t i = coded_at(resync); i + 1 < resync.size(); ++i)
+    if (resync[i] == 0xFF && resync[i + 1] == 0xD1) resync[i + 1] = 0xD5;
+  CHECK_THAT(one_verdict(resync), ContainsSubstring("Corrupt JPEG data"));
+  const Bytes last(progressive.begin() + static_cast<std::ptrdiff_t>(coded_at(progressive) - 2 - 8),
+                   progressive.end() - 2);  // a refinement, again
+  CHECK_THAT(one_verdict(with_bytes(progressive, progressive.size() - 2, last)),
+             ContainsSubstring("Inconsistent progression sequence"));
 }
 
 TEST_CASE("flipped bits give a picture or a reason, never a crash") {

@@ -1,13 +1,18 @@
 #include "base/error.h"
 #include "data/image/decode.h"
+#include "data/image/decode_memory.h"
 #include "data/image/pipeline.h"
+#include "data/image/png.h"
 #include "unit/image/samples.h"
 #include "support/catch.h"
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <thread>
 
 using namespace trainopt;
 
@@ -107,7 +112,7 @@ TEST_CASE("a file decoded in part gives what the whole image gives") {
     for (uint64_t key = 0; key < 60; ++key) {
       Output complete(PixelFormat::f32_chw, 20, 24), part(PixelFormat::f32_chw, 20, 24);
       pipeline.run(image.view(), key, complete.destination, fresh);
-      pipeline.run_encoded(file, DecodeSize::full, key, part.destination, scratch);
+      pipeline.run_encoded(file, {}, ReadTo::end, key, part.destination, scratch);
       REQUIRE(part.bytes == complete.bytes);
     }
   }
@@ -118,8 +123,8 @@ TEST_CASE("decoding at reduced size gives nearly the same picture") {
   PipelineScratch scratch;
   const auto mean_difference = [&](const Pipeline& pipeline, uint64_t key) {
     Output full(PixelFormat::u8_hwc, 16, 16), reduced(PixelFormat::u8_hwc, 16, 16);
-    pipeline.run_encoded(file, DecodeSize::full, key, full.destination, scratch);
-    pipeline.run_encoded(file, DecodeSize::reduced, key, reduced.destination, scratch);
+    pipeline.run_encoded(file, {}, ReadTo::end, key, full.destination, scratch);
+    pipeline.run_encoded(file, {.size = DecodeSize::reduced}, ReadTo::end, key, reduced.destination, scratch);
     CHECK(full.bytes != reduced.bytes);
     double difference = 0;
     for (size_t i = 0; i < full.bytes.size(); ++i) difference += std::abs(full.bytes[i] - reduced.bytes[i]);
@@ -138,16 +143,58 @@ TEST_CASE("the time of a sample is filed under decoding and transforming") {
   Output out(PixelFormat::u8_hwc, 16, 16);
   for (const auto size : {DecodeSize::full, DecodeSize::reduced}) {
     PipelineScratch scratch;
-    pipeline.run_encoded(file, size, 0, out.destination, scratch);
+    pipeline.run_encoded(file, {.size = size}, ReadTo::end, 0, out.destination, scratch);
     CHECK((scratch.times.read_ns == 0 && scratch.times.decode_ns > 0 && scratch.times.transform_ns > 0));
   }
   PipelineScratch pixels, damaged;
   pipeline.run(pattern(20, 30).view(), 0, out.destination, pixels);
   CHECK((pixels.times.decode_ns == 0 && pixels.times.transform_ns > 0));
   CHECK_THROWS_AS(
-      pipeline.run_encoded(std::span(file).first(file.size() / 2), DecodeSize::full, 0, out.destination, damaged),
+      pipeline.run_encoded(std::span(file).first(file.size() / 2), {}, ReadTo::end, 0, out.destination, damaged),
       BadSample);
   CHECK((damaged.times.decode_ns > 0 && damaged.times.transform_ns == 0));
+}
+
+TEST_CASE("a large image's memory is given back, and one that does not fit is a bad sample") {
+  ImageU8 image;
+  image.set_size({4200, 5500});  // 66 MiB
+  for (int64_t y = 0; y < image.size().height; ++y) std::fill_n(image.row(y), image.size().width * 3, uint8_t{7});
+  const std::vector<uint8_t> large = encode_png(image.view()), small = file_bytes("420.jpg");
+  const Pipeline pipeline({CenterCropConfig{8, 8}});
+  Output out(PixelFormat::u8_hwc, 8, 8);
+  PipelineScratch scratch;
+  const DecodeOptions options{.memory = std::make_shared<DecodeMemory>(int64_t{100} << 20)};
+  const auto run = [&](const std::vector<uint8_t>& file) {
+    return pipeline.run_encoded(file, options, ReadTo::end, 0, out.destination, scratch);
+  };
+  CHECK(run(small) == ImageSize{61, 83});
+  CHECK(scratch.kept_bytes > 0);
+  CHECK(run(large) == ImageSize{4200, 5500});
+  CHECK(out.bytes[0] == 7);
+  CHECK(scratch.decoded.allocated_bytes() == 0);
+  CHECK(scratch.kept_bytes < kLargeDecode);
+  run(large);  // what the first took was given back
+  const auto buffers = DecodeMemory::reserve(options.memory, int64_t{50} << 20);
+  CHECK_THROWS_WITH(run(large),
+                    ContainsSubstring("decoding it takes 66.1 MiB") && ContainsSubstring("data.memory_limit"));
+  CHECK(run(small) == ImageSize{61, 83});
+}
+
+TEST_CASE("large images wait for each other") {
+  const auto memory = std::make_shared<DecodeMemory>(100);
+  auto first = DecodeMemory::take(memory, 80);
+  std::atomic<bool> has_second{false};
+  std::thread other([&] {
+    const auto second = DecodeMemory::take(memory, 30);
+    has_second = true;
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  CHECK_FALSE(has_second);
+  first = nullptr;
+  other.join();
+  CHECK(has_second);
+  CHECK_THROWS_AS(DecodeMemory::take(memory, 101), BadSample);
+  CHECK(DecodeMemory::take(nullptr, 101) == nullptr);
 }
 
 TEST_CASE("normalize comes last and once") {

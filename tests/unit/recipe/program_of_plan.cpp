@@ -45,8 +45,7 @@ TEST_CASE("num_classes: auto is what the data has, for a built-in network and a 
   recipe.model.num_classes = 12;
   CHECK(plan_of(recipe).model.parameters == 1498 + 2 * 9);
   recipe.model.num_classes = 9;
-  CHECK_THAT(refusal_of(recipe),
-             Contains("model.num_classes must be at least the number of classes in the data: 9, 10"));
+  CHECK_THAT(refusal_of(recipe), Contains("model.num_classes is 9, and the data has 10 classes; set it to auto"));
   recipe.model = {.name = ModelKind::mlp, .num_classes = AutoOr<int64_t>(), .hidden = {4}};
   CHECK(plan_of(recipe).model.config.num_classes == 10);
 }

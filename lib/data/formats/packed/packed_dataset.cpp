@@ -5,10 +5,10 @@
 #include "data/formats/packed/packed_file.h"
 #include "data/formats/shards.h"
 #include "data/identity.h"
-#include "data/image/decode.h"
-#include "data/open_files.h"
+#include "data/files/open_files.h"
 
 #include <algorithm>
+#include <array>
 #include <memory>
 #include <vector>
 
@@ -17,17 +17,18 @@ namespace {
 
 class Packed : public ImageDataset {
  public:
-  Packed(const std::string& path, const PackedOptions& options)
-      : decode_(options.decode == DecodeKind::scaled ? DecodeSize::reduced : DecodeSize::full) {
+  Packed(const DataPaths& paths, const PackedOptions& options) : ImageDataset(options.decoding) {
     const auto storage = options.files ? options.files : local_data_files();
-    auto files = open_files(*storage, kPackEnding, path, [](std::unique_ptr<const DataFile> file) {
+    const auto& names = note(find_files(*storage, paths, std::array{kPackEnding}));
+    auto files = open_files(*storage, names, [](std::unique_ptr<const DataFile> file) {
       return std::make_unique<const PackedFile>(std::move(file));
     });
+    const std::string path = paths.text();
     std::sort(files.begin(), files.end(),
               [](const auto& a, const auto& b) { return a->trailer().shard < b->trailer().shard; });
     for (auto& file : files) shards_.add(std::move(file));
     require_complete(path);
-    if (options.decode == DecodeKind::scaled && uniform_size())
+    if (options.decoding.size == DecodeSize::reduced && uniform_size())
       throw UserError(fmt::format(
           "data.decode: scaled has no effect on packed pixels, which are not decoded; remove it: {}", path));
     if (const auto* training = options.training;
@@ -53,8 +54,7 @@ class Packed : public ImageDataset {
   }
   ImageSize size_of(int64_t sample, LoadScratch& scratch) const override {
     if (const auto size = uniform_size()) return *size;
-    decode_image(record(sample, scratch), scratch.image.decoded);
-    return scratch.image.decoded.size();
+    return decoded_size(record(sample, scratch), scratch);
   }
   std::span<const uint8_t> file_of(int64_t sample, LoadScratch& scratch) const override {
     return uniform_size() ? std::span<const uint8_t>() : record(sample, scratch);
@@ -65,7 +65,7 @@ class Packed : public ImageDataset {
     if (const auto size = uniform_size())
       pipeline.run({bytes.data(), size->height, size->width, size->width * 3}, key, destination, scratch.image);
     else
-      pipeline.run_encoded(bytes, decode_, key, destination, scratch.image);
+      load_file(sample, bytes, key, pipeline, destination, scratch);
   }
   int64_t samples_ahead() const override { return shards_.front().reads_ahead(); }
   void expect(int64_t sample) const override {
@@ -116,14 +116,13 @@ class Packed : public ImageDataset {
         ExitCode::data);
   }
 
-  DecodeSize decode_;
   Shards<PackedFile> shards_;
 };
 
 }  // namespace
 
-std::shared_ptr<const ImageDataset> open_packed(const std::string& path, const PackedOptions& options) {
-  return std::make_shared<Packed>(path, options);
+std::shared_ptr<const ImageDataset> open_packed(const DataPaths& paths, const PackedOptions& options) {
+  return std::make_shared<Packed>(paths, options);
 }
 
 }  // namespace trainopt

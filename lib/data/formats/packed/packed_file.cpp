@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/units.h"
+#include "data/formats/other_kind.h"
 #include "data/formats/shards.h"
 #include "data/image/image.h"
 
@@ -30,6 +31,7 @@ uint64_t checksum_of(const PackTrailer& trailer) { return XXH3_64bits(&trailer, 
 
 PackedFile::PackedFile(std::unique_ptr<const DataFile> file) : file_(std::move(file)) {
   std::vector<uint8_t> scratch;
+  refuse_other_kind(*file_, "a packed file");
   if (file_->size() < kPackStart + kTrailerBytes)
     refuse(
         fmt::format("{}: too few for a packed file, which `trainopt data pack` makes", counted(file_->size(), "byte")));
@@ -38,7 +40,7 @@ PackedFile::PackedFile(std::unique_ptr<const DataFile> file) : file_(std::move(f
     refuse("this is no packed file, which `trainopt data pack` makes");
   check_trailer();
   check_index();
-  verified_ = std::make_unique<std::atomic<bool>[]>(static_cast<size_t>(size()));
+  verified_ = SampleMarks(size());
 }
 
 void PackedFile::refuse(const std::string& what) const {
@@ -102,11 +104,10 @@ void PackedFile::read_names(std::string_view names) {
 std::span<const uint8_t> PackedFile::record(int64_t image, std::vector<uint8_t>& scratch) const {
   const PackEntry& entry = this->entry(image);
   const auto record = file_->read(entry.offset, entry.bytes, scratch);
-  std::atomic<bool>& verified = verified_[static_cast<size_t>(image)];
-  if (!verified.load(std::memory_order_relaxed)) {
+  if (!verified_.has(image)) {
     if (XXH3_64bits(record.data(), record.size()) != entry.checksum)
       throw BadSample(fmt::format("its {} bytes at byte {} changed since they were packed", entry.bytes, entry.offset));
-    verified.store(file_->is_mapped(), std::memory_order_relaxed);
+    if (file_->is_mapped()) verified_.add(image);
   }
   return record;
 }

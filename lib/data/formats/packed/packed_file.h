@@ -11,9 +11,9 @@
 // index when the file is opened, a record when it is first read.
 #pragma once
 
+#include "data/sample_marks.h"
 #include "storage/data_file.h"
 
-#include <atomic>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -85,7 +85,7 @@ class PackedFile {
   PackTrailer trailer_;
   std::vector<PackEntry> entries_;  ///< copied: a file that shrinks while it is mapped loses its last pages, the index
   std::vector<std::string> names_;
-  std::unique_ptr<std::atomic<bool>[]> verified_;
+  mutable SampleMarks verified_;  ///< images whose checksum was compared
 };
 
 }  // namespace trainopt

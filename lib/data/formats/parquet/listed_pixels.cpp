@@ -29,7 +29,7 @@ Layout layout_of(const ParquetNumbers& numbers) {
       throw BadSample(
           fmt::format("lists of {} × {} × {} numbers are no RGB images", lengths[0], lengths[1], lengths[2]));
   }
-  check_image_size(pixels.size);
+  check_image_size(pixels.size, kMaxPixels);
   return pixels;
 }
 

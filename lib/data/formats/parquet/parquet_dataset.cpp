@@ -7,10 +7,10 @@
 #include "data/formats/parquet/parquet_file.h"
 #include "data/formats/shards.h"
 #include "data/identity.h"
-#include "data/image/decode.h"
-#include "data/open_files.h"
+#include "data/files/open_files.h"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <memory>
 #include <mutex>
@@ -33,12 +33,12 @@ struct GroupRows {
 
 class Parquet : public ImageDataset {
  public:
-  Parquet(const std::string& path, const ParquetOptions& options)
-      : decode_(options.decode == DecodeKind::scaled ? DecodeSize::reduced : DecodeSize::full),
-        ahead_(options.window),
-        columns_(options.columns) {
+  Parquet(const DataPaths& paths, const ParquetOptions& options)
+      : ImageDataset(options.decoding), ahead_(options.window), columns_(options.columns) {
     const auto storage = options.files ? options.files : local_data_files();
-    files_ = open_files(*storage, kParquetEnding, path, [&](std::unique_ptr<const DataFile> file) {
+    const std::string path = paths.text();
+    const auto& names = note(find_files(*storage, paths, std::array{kParquetEnding}));
+    files_ = open_files(*storage, names, [&](std::unique_ptr<const DataFile> file) {
       return std::make_unique<const ParquetFile>(std::move(file), options.columns, options.memory_limit);
     });
     for (const auto& file : files_) {
@@ -59,7 +59,7 @@ class Parquet : public ImageDataset {
           ExitCode::data);
     if (first().has_pixels()) {
       uniform_ = group_of(0).size;
-      if (options.decode == DecodeKind::scaled)
+      if (options.decoding.size == DecodeSize::reduced)
         throw UserError(fmt::format(
             "data.decode: scaled has no effect on pixels in lists, which are not decoded; remove it: {}", path));
     }
@@ -81,8 +81,7 @@ class Parquet : public ImageDataset {
   bool has_label(int64_t sample) const override { return is_class(stored_label(sample)); }
   ImageSize size_of(int64_t sample, LoadScratch& scratch) const override {
     if (uniform_) return *uniform_;
-    decode_image(file_of(sample, scratch), scratch.image.decoded);
-    return scratch.image.decoded.size();
+    return decoded_size(file_of(sample, scratch), scratch);
   }
   std::span<const uint8_t> file_of(int64_t sample, LoadScratch& scratch) const override {
     if (uniform_) return {};
@@ -98,7 +97,7 @@ class Parquet : public ImageDataset {
     const auto image = data->image(row);
     if (!is_class(data->labels[static_cast<size_t>(row)])) throw BadSample(kNoLabel);
     if (image.empty()) throw BadSample("the image is missing");
-    if (!data->size) return pipeline.run_encoded(image, decode_, key, destination, scratch.image);
+    if (!data->size) return load_file(sample, image, key, pipeline, destination, scratch);
     if (data->size != uniform_) throw SizeMismatch("the lists of pixels differ in length between row groups");
     pipeline.run({image.data(), data->size->height, data->size->width, data->size->width * 3}, key, destination,
                  scratch.image);
@@ -253,7 +252,6 @@ class Parquet : public ImageDataset {
     return std::max<int64_t>(1, std::max(named, static_cast<int64_t>(largest) + 1));
   }
 
-  DecodeSize decode_;
   int64_t ahead_;
   ParquetConfig columns_;
   std::vector<std::unique_ptr<const ParquetFile>> files_;
@@ -269,8 +267,8 @@ class Parquet : public ImageDataset {
 
 }  // namespace
 
-std::shared_ptr<const ImageDataset> open_parquet(const std::string& path, const ParquetOptions& options) {
-  return std::make_shared<Parquet>(path, options);
+std::shared_ptr<const ImageDataset> open_parquet(const DataPaths& paths, const ParquetOptions& options) {
+  return std::make_shared<Parquet>(paths, options);
 }
 
 }  // namespace trainopt

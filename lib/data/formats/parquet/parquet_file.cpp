@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/units.h"
+#include "data/formats/other_kind.h"
 #include "data/formats/parquet/listed_pixels.h"
 #include "data/formats/parquet/parquet_library.h"
 #include "data/formats/shards.h"
@@ -42,6 +43,11 @@ std::vector<std::string> names_in(const std::string& metadata, const std::string
   return names;
 }
 
+std::shared_ptr<const DataFile> require_parquet(std::shared_ptr<const DataFile> file) {
+  refuse_other_kind(*file, "a Parquet file");
+  return file;
+}
+
 }  // namespace
 
 int64_t RowGroup::bytes() const {
@@ -56,7 +62,7 @@ std::span<const uint8_t> RowGroup::image(int64_t row) const {
 }
 
 ParquetFile::ParquetFile(std::shared_ptr<const DataFile> file, const ParquetConfig& config, int64_t memory_limit)
-    : file_(std::move(file)),
+    : file_(require_parquet(std::move(file))),
       reader_(open_parquet_reader(file_, memory_limit)),
       memory_limit_(memory_limit),
       filter_(config.filter) {
@@ -127,6 +133,9 @@ int64_t ParquetFile::find_label(const std::optional<std::string>& wanted) const 
   std::optional<int64_t> found = find(wanted.value_or("label"));
   if (!found && wanted) refuse(fmt::format("there is no column {} (data.parquet.label)", *wanted));
   if (!found) found = only_column("label", is_label);
+  if (column(*found).levels > 0)
+    refuse(fmt::format("the labels in the column {} are lists, and a sample can have one class only",
+                       column(*found).name));
   if (!is_label(column(*found)))
     refuse(fmt::format("the labels in the column {} are no integers", column(*found).name));
   return *found;

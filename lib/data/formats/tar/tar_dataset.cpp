@@ -2,20 +2,25 @@
 #include "base/checksum.h"
 #include "base/error.h"
 #include "data/dataset.h"
+#include "data/formats/other_kind.h"
 #include "data/formats/shards.h"
 #include "data/formats/tar/tar_index.h"
 #include "data/identity.h"
-#include "data/image/decode.h"
-#include "data/open_files.h"
+#include "data/files/open_files.h"
 
 #include <algorithm>
+#include <array>
 #include <memory>
 
 namespace trainopt {
 namespace {
 
 struct TarFile {
-  explicit TarFile(std::unique_ptr<const DataFile> opened) : file(std::move(opened)), index(stored_tar_index(*file)) {
+  explicit TarFile(std::unique_ptr<const DataFile> opened) : file(std::move(opened)) {
+    std::vector<uint8_t> scratch;
+    const auto start = file->read(0, std::min(file->size(), kTarBlock), scratch);
+    if (!is_tar({reinterpret_cast<const char*>(start.data()), start.size()})) refuse_other_kind(*file, "a tar file");
+    index = stored_tar_index(*file);
     if (index.samples.empty())
       throw UserError(fmt::format("the tar file contains no images: {}", file->name()), ExitCode::data);
   }
@@ -28,12 +33,15 @@ struct TarFile {
 
 class Tar : public ImageDataset {
  public:
-  Tar(const std::string& path, DecodeKind decode, DataFiles& files)
-      : decode_(decode == DecodeKind::scaled ? DecodeSize::reduced : DecodeSize::full) {
-    auto opened = open_files(files, kTarEnding, path, [](std::unique_ptr<const DataFile> file) {
+  Tar(const DataPaths& paths, const DecodeOptions& decoding, DataFiles& files) : ImageDataset(decoding) {
+    const auto& names = note(find_files(files, paths, std::array{kTarEnding}));
+    auto opened = open_files(files, names, [](std::unique_ptr<const DataFile> file) {
       return std::make_unique<const TarFile>(std::move(file));
     });
-    for (auto& file : opened) shards_.add(std::move(file));
+    for (auto& file : opened) {
+      found_.left_out.add(file->index.left_out);
+      shards_.add(std::move(file));
+    }
     for (const auto& shard : shards_)
       for (const auto& sample : shard.file->index.samples) classes_ = std::max(classes_, sample.label + 1);
   }
@@ -50,8 +58,7 @@ class Tar : public ImageDataset {
     return fmt::format("{}, member {} at byte {}", tar->file->name(), tar->sample(i).name, tar->sample(i).offset);
   }
   ImageSize size_of(int64_t sample, LoadScratch& scratch) const override {
-    decode_image(file_of(sample, scratch), scratch.image.decoded);
-    return scratch.image.decoded.size();
+    return decoded_size(file_of(sample, scratch), scratch);
   }
   std::span<const uint8_t> file_of(int64_t sample, LoadScratch& scratch) const override {
     const StageTimer timer(scratch.image.times.read_ns);
@@ -66,7 +73,7 @@ class Tar : public ImageDataset {
   }
   void load(int64_t sample, uint64_t key, const Pipeline& pipeline, const Destination& destination,
             LoadScratch& scratch) const override {
-    pipeline.run_encoded(file_of(sample, scratch), decode_, key, destination, scratch.image);
+    load_file(sample, file_of(sample, scratch), key, pipeline, destination, scratch);
   }
 
  private:
@@ -84,16 +91,15 @@ class Tar : public ImageDataset {
     return with_files({"tar", size(), classes_, hex(all.value())}, files);
   }
 
-  DecodeSize decode_;
   Shards<TarFile> shards_;
   int64_t classes_ = 0;
 };
 
 }  // namespace
 
-std::shared_ptr<const ImageDataset> open_tar(const std::string& path, DecodeKind decode,
+std::shared_ptr<const ImageDataset> open_tar(const DataPaths& paths, const DecodeOptions& decoding,
                                              std::shared_ptr<DataFiles> files) {
-  return std::make_shared<Tar>(path, decode, files ? *files : *local_data_files());
+  return std::make_shared<Tar>(paths, decoding, files ? *files : *local_data_files());
 }
 
 }  // namespace trainopt

@@ -7,6 +7,8 @@
 #include "data/formats/shards.h"
 #include "data/formats/tar/tar_members.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cctype>
 #include <charconv>
@@ -15,7 +17,7 @@
 namespace trainopt {
 namespace {
 
-constexpr std::string_view kFormat = "trainopt tar index 2";
+constexpr std::string_view kFormat = "trainopt tar index 3";
 /// The most bytes of a label: a number and white space.
 constexpr int64_t kMostLabelBytes = 256;
 constexpr int64_t kMostIndexBytes = int64_t{1} << 36;
@@ -33,7 +35,9 @@ SplitName split(const std::string& name) {
 }
 
 std::optional<int64_t> label_of(std::string_view text) {
-  while (!text.empty() && std::isspace(static_cast<unsigned char>(text.back())) != 0) text.remove_suffix(1);
+  const auto is_space = [](char c) { return std::isspace(static_cast<unsigned char>(c)) != 0; };
+  while (!text.empty() && is_space(text.back())) text.remove_suffix(1);
+  while (!text.empty() && is_space(text.front())) text.remove_prefix(1);
   int64_t label = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), label);
   const bool fits = error == std::errc() && end == text.data() + text.size() && label >= 0 && label < kMostClasses;
@@ -75,10 +79,17 @@ class FileWindow {
 /// Collects members into samples.
 class Samples {
  public:
-  Samples(const TarBytes& bytes, const std::string& file) : bytes_(bytes), file_(file) {}
+  Samples(const TarBytes& bytes, const std::string& file, LeftOut& left_out)
+      : bytes_(bytes), file_(file), left_out_(left_out) {}
 
   void add(const TarMember& member) {
     SplitName name = split(member.name);
+    if (name.ending.empty() || is_apple_double(member.name)) return left_out_.add_file(member.name);
+    if (member.archive != archive_) {  // its samples may be named like those of the one before
+      finish();
+      keys_.clear();
+      archive_ = member.archive;
+    }
     if (!first_ || name.key != key_) {
       finish();
       if (!keys_.insert(name.key).second) refuse("the sample comes a second time", member);
@@ -92,6 +103,8 @@ class Samples {
       if (label_) refuse("the sample has two labels", member);
       if (member.bytes <= kMostLabelBytes) label_ = label_of(bytes_(member.offset, member.bytes));
       if (!label_) refuse(fmt::format("the label is no number from 0 to {}", kMostClasses - 1), member);
+    } else {
+      ignored_.push_back(name.ending);
     }
   }
 
@@ -108,29 +121,44 @@ class Samples {
 
   void finish() {
     if (!first_) return;
-    if (!image_) refuse("the sample has no image (jpg, jpeg, png)", *first_);
-    if (!label_) refuse("the sample has no label (cls)", *first_);
+    if (!image_) refuse("the sample has no image (jpg, jpeg, png)" + others(), *first_);
+    if (!label_) refuse("the sample has no label (cls)" + others(), *first_);
     samples_.push_back({image_->offset, image_->bytes, *label_, image_->name});
     first_.reset();
     image_.reset();
     label_.reset();
+    ignored_.clear();
+  }
+
+  /// What the sample has instead, and why: a name with dots has another ending than one would think.
+  std::string others() const {
+    if (ignored_.empty()) return "";
+    const bool has_dots = std::any_of(ignored_.begin(), ignored_.end(),
+                                      [](const std::string& ending) { return ending.find('.') != std::string::npos; });
+    return fmt::format(
+        "; it has {}{}", fmt::join(ignored_, ", "),
+        has_dots ? ", because an ending begins at a name's first dot, so names need others instead" : "");
   }
 
   const TarBytes& bytes_;
   const std::string& file_;
+  LeftOut& left_out_;
   std::string key_;
+  int64_t archive_ = 0;
   std::unordered_set<std::string> keys_;
   std::optional<TarMember> first_, image_;  ///< the current sample's members
   std::optional<int64_t> label_;
+  std::vector<std::string> ignored_;  ///< endings of its other members
   std::vector<TarSample> samples_;
 };
 
 }  // namespace
 
 TarIndex tar_index(int64_t size, const TarBytes& bytes, const std::string& file) {
-  Samples samples(bytes, file);
   TarIndex index;
-  index.comment = read_tar(size, bytes, file, [&](const TarMember& member) { samples.add(member); });
+  Samples samples(bytes, file, index.left_out);
+  const auto add = [&](const TarMember& member) { samples.add(member); };
+  index.comment = read_tar(size, bytes, file, add, index.left_out);
   index.samples = samples.take();
   return index;
 }
@@ -151,6 +179,7 @@ std::string index_text(const TarIndex& index, int64_t tar_bytes, const std::stri
       {"bytes", tar_bytes},
       {"version", version},
       {"comment", index.comment},
+      {"left_out", index.left_out.json()},
       {"samples",
        std::move(samples)}}.dump(-1, ' ', false, Json::error_handler_t::replace);
   Checksum checksum;
@@ -168,7 +197,7 @@ std::optional<TarIndex> parse_index(std::string_view text, int64_t tar_bytes, co
   try {
     const Json json = Json::parse(content);
     if (json.at("format") != kFormat || json.at("bytes") != tar_bytes || json.at("version") != version) return {};
-    TarIndex index{.samples = {}, .comment = json.at("comment")};
+    TarIndex index{.samples = {}, .comment = json.at("comment"), .left_out = left_out_from(json.at("left_out"))};
     for (const Json& each : json.at("samples")) {
       const TarSample sample{each.at(0), each.at(1), each.at(2), each.at(3)};
       const bool fits = sample.offset >= 0 && sample.bytes >= 0 && sample.bytes <= tar_bytes &&

@@ -1,6 +1,7 @@
 // The samples of a tar file by WebDataset's convention: members with the same name up to the first dot after the last
 // slash, next to each other, are one sample. Its image is the member that ends in jpg, jpeg or png, its label the
-// number in the one that ends in cls; others are ignored. Without libtorch.
+// number in the one that ends in cls; others are ignored. Members without an ending, and those that macOS adds
+// (._NAME), belong to no sample. Without libtorch.
 #pragma once
 
 #include "data/formats/tar/tar_members.h"
@@ -24,6 +25,7 @@ struct TarSample {
 struct TarIndex {
   std::vector<TarSample> samples;
   std::string comment;  ///< the comment of the file's pax global header
+  LeftOut left_out;     ///< members of no sample
 };
 
 /// Reads all headers. Throws as read_tar(), and UserError(data) with file, offset and member for a sample without image

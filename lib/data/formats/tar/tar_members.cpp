@@ -58,6 +58,10 @@ int64_t sum_of(const Header& header) {
   return sum;
 }
 
+bool has_fitting_sum(const Header& header) {
+  return octal({header.checksum, sizeof(header.checksum)}) == sum_of(header);
+}
+
 bool is_empty(std::string_view block) {
   return std::all_of(block.begin(), block.end(), [](char c) { return c == 0; });
 }
@@ -65,18 +69,11 @@ bool is_empty(std::string_view block) {
 /// Reads the headers of one tar file.
 class Reader {
  public:
-  Reader(int64_t size, const TarBytes& bytes, const std::string& file) : size_(size), bytes_(bytes), file_(file) {}
+  Reader(int64_t size, const TarBytes& bytes, const std::string& file, LeftOut& left_out)
+      : size_(size), bytes_(bytes), file_(file), left_out_(left_out) {}
 
   std::string run(const std::function<void(const TarMember&)>& found) {
-    while (true) {
-      header_at_ = at_;
-      const std::string_view block = next_block();
-      if (is_empty(block)) break;
-      Header header;
-      std::memcpy(&header, block.data(), sizeof(header));
-      take(header, found);
-    }
-    if (!is_empty(next_block())) refuse("an empty block is followed by another member, as in tar files put together");
+    for (archive_ = 0; archive_ == 0 || is_followed(); ++archive_) read_members(found);
     return comment_;
   }
 
@@ -85,6 +82,35 @@ class Reader {
     throw UserError(fmt::format("{}: at byte {} of {}{}", why, header_at_, file_,
                                 name_.empty() ? "" : fmt::format(", member {}", name_)),
                     ExitCode::data);
+  }
+
+  /// Up to the first empty block.
+  void read_members(const std::function<void(const TarMember&)>& found) {
+    while (true) {
+      header_at_ = at_;
+      const std::string_view block = next_block();
+      if (is_empty(block)) return;
+      Header header;
+      std::memcpy(&header, block.data(), sizeof(header));
+      take(header, found);
+    }
+  }
+
+  /// Whether another tar file follows the empty blocks, of which there must be two at the end.
+  bool is_followed() {
+    for (bool is_second = true; is_second || size_ - at_ >= kTarBlock; is_second = false) {
+      header_at_ = at_;
+      const std::string_view block = next_block();
+      if (is_empty(block)) continue;
+      if (is_tar(block)) {
+        at_ -= kTarBlock;
+        return true;
+      }
+      if (is_second) refuse("an empty block within the tar file is followed by no header");
+      left_out_.add("tail after a tar file's end", fmt::format("{}, byte {}", file_, header_at_));
+      return false;
+    }
+    return false;
   }
 
   std::string_view next_block() {
@@ -101,8 +127,7 @@ class Reader {
   }
 
   void take(const Header& header, const std::function<void(const TarMember&)>& found) {
-    const auto sum = octal({header.checksum, sizeof(header.checksum)});
-    if (!sum || *sum != sum_of(header)) refuse("a damaged tar header, or no tar file");
+    if (!has_fitting_sum(header)) refuse("a damaged tar header, or no tar file");
     const auto size = size_of(header);
     if (!size) refuse("a tar header with a size that is no number");
     switch (header.type) {
@@ -167,7 +192,8 @@ class Reader {
     const bool is_ustar = std::memcmp(header.magic, "ustar", 6) == 0;  // GNU's has a space there, and no prefix
     const std::string_view prefix = is_ustar ? field(header.prefix) : std::string_view();
     name_ = next_name_ ? *next_name_ : fmt::format("{}{}{}", prefix, prefix.empty() ? "" : "/", field(header.name));
-    if (header.type == '5') return;  // a directory
+    // A directory; before the format had a type for them, a slash at the name's end told it.
+    if (header.type == '5' || (header.type == '\0' && name_.ends_with('/'))) return;
     if (header.type == 'S') refuse("a sparse file, which this program does not read");
     if (header.type != '0' && header.type != '\0' && header.type != '7')
       refuse(header.type == '1' || header.type == '2' ? "a link in a tar file"
@@ -175,7 +201,7 @@ class Reader {
     check_name();
     const int64_t offset = at_;
     skip_content(size);
-    found({.name = name_, .header = header_at_, .offset = offset, .bytes = size});
+    found({.name = name_, .header = header_at_, .offset = offset, .bytes = size, .archive = archive_});
   }
 
   void check_name() const {
@@ -188,7 +214,8 @@ class Reader {
   int64_t size_;
   const TarBytes& bytes_;
   const std::string& file_;
-  int64_t at_ = 0, header_at_ = 0;
+  LeftOut& left_out_;
+  int64_t at_ = 0, header_at_ = 0, archive_ = 0;
   std::optional<std::string> next_name_;
   std::optional<int64_t> next_size_;
   std::string name_, comment_;
@@ -219,8 +246,15 @@ std::string header_block(std::string_view name, int64_t bytes, char type) {
 }  // namespace
 
 std::string read_tar(int64_t size, const TarBytes& bytes, const std::string& file,
-                     const std::function<void(const TarMember&)>& found) {
-  return Reader(size, bytes, file).run(found);
+                     const std::function<void(const TarMember&)>& found, LeftOut& left_out) {
+  return Reader(size, bytes, file, left_out).run(found);
+}
+
+bool is_tar(std::string_view start) {
+  Header header;
+  if (start.size() < sizeof(header)) return false;
+  std::memcpy(&header, start.data(), sizeof(header));
+  return !is_empty(start.substr(0, sizeof(header))) && has_fitting_sum(header);
 }
 
 std::string read_tar(std::string_view tar, const std::string& file,
@@ -228,7 +262,8 @@ std::string read_tar(std::string_view tar, const std::string& file,
   const auto part = [tar](int64_t offset, int64_t bytes) {
     return tar.substr(static_cast<size_t>(offset), static_cast<size_t>(bytes));
   };
-  return read_tar(std::ssize(tar), part, file, found);
+  LeftOut left_out;
+  return read_tar(std::ssize(tar), part, file, found, left_out);
 }
 
 std::string tar_header(std::string_view name, int64_t bytes) { return header_block(name, bytes, '0'); }

@@ -25,6 +25,7 @@ class TokenDocuments : public Documents {
     const fs::path ends = ends_path(path);
     if (std::error_code error; fs::exists(ends, error) && !fs::is_regular_file(ends, error))  // a pipe would block
       throw UserError(fmt::format("not a regular file: {}", ends.string()), ExitCode::data);
+    note({.files = {path.string()}, .left_out = {}});
     ends_ = document_ends(read_file(ends, ExitCode::data), file_.size(), ends.string());
     measure();
   }
@@ -61,7 +62,8 @@ void Documents::measure() {
   }
 }
 
-std::shared_ptr<const TextDataset> open_documents(const std::string& path, const TextOptions& options) {
+std::shared_ptr<const TextDataset> open_documents(const DataPaths& paths, const TextOptions& options) {
+  const std::string& path = paths.only("documents");
   std::error_code unreadable;  // reading the file will say why
   if (fs::is_directory(path, unreadable)) return open_text_folder(path, options);
   return std::make_shared<TokenDocuments>(path, options);

@@ -42,14 +42,14 @@ struct TextOptions {
   std::shared_ptr<DataFiles> files = nullptr;  ///< null: local ones
 };
 
-/// data.dataset: tokens. `path`: a file, or a folder whose *.bin files are read in bytewise order. A sample is a window
+/// data.dataset: tokens. `paths`: token files (token_file.h), or folders of *.bin or *.npy files. A sample is a window
 /// of context + 1 tokens that begins where the previous one's targets end; windows do not cross files, and the tokens
 /// after a file's last window are not used. Throws UserError(data) for a file without a window, and as TokenFile.
-std::shared_ptr<const TextDataset> open_token_windows(const std::string& path, const TextOptions& options);
+std::shared_ptr<const TextDataset> open_token_windows(const DataPaths& paths, const TextOptions& options);
 
-/// data.dataset: documents. `path`: a token file, with the documents' ends in the file of the same name that ends in
+/// data.dataset: documents. `paths`: a token file, with the documents' ends in the file of the same name that ends in
 /// .ends (document_ends.h); or a folder, each file in which is a document of UTF-8 text, taken in bytewise order of
 /// their paths, whose tokens are its bytes. Throws UserError(data) for a document of fewer than two tokens.
-std::shared_ptr<const TextDataset> open_documents(const std::string& path, const TextOptions& options);
+std::shared_ptr<const TextDataset> open_documents(const DataPaths& paths, const TextOptions& options);
 
 }  // namespace trainopt

@@ -43,6 +43,11 @@ class TextFolder : public Documents {
   }
 
   int64_t size() const override { return static_cast<int64_t>(files_.size()); }
+  std::vector<uint64_t> file_hashes() const override {
+    std::vector<uint64_t> hashes;
+    for (int64_t sample = 0; sample < size(); ++sample) hashes.push_back(path_hash(name_of(sample)));
+    return hashes;
+  }
   std::string summary() const override { return fmt::format("{} of bytes", counted(size(), "file")); }
   std::string name_of(int64_t sample) const override {
     return (root_ / files_[static_cast<size_t>(sample)].name).string();

@@ -1,7 +1,13 @@
 #include "data/formats/text/token_file.h"
 
 #include "base/error.h"
+#include "base/files/file_calls.h"
 #include "base/files/mapped_file.h"
+#include "base/log.h"
+#include "config/tree.h"
+#include "data/formats/other_kind.h"
+#include "data/formats/text/numpy_header.h"
+#include "storage/data_files.h"
 
 #include <xxhash.h>
 
@@ -51,19 +57,99 @@ TokenLayout layout_after_header(const HeaderKind& kind, std::string_view start, 
   return {.bits = kind.bits, .header = kTokenHeaderBytes, .tokens = promised};
 }
 
+TokenLayout layout_of_array(std::string_view start, int64_t bytes, std::optional<int64_t> bits,
+                            const std::string& name) {
+  const NumpyArray array = numpy_array(start, name);
+  if (bits && *bits != array.bits)
+    refuse(fmt::format("data.token_bits contradicts the header of {}, whose tokens have {} bits; remove the key: {}",
+                       name, array.bits, *bits));
+  if (array.count > bytes || array.data_offset + array.count * array.bits / 8 != bytes)
+    refuse(fmt::format("{} was cut or does not belong to its header, which says {} tokens of {} bits: {} bytes", name,
+                       array.count, array.bits, bytes));
+  return {.bits = array.bits, .is_signed = array.is_signed, .header = array.data_offset, .tokens = array.count};
+}
+
+/// llm.c's other files begin like its token files, with the date at which their kind was invented.
+void refuse_other_header(std::string_view start, const std::string& name) {
+  if (static_cast<int64_t>(start.size()) < kTokenHeaderBytes) return;
+  const auto magic = integer_at<int32_t>(start.data(), 0), version = integer_at<int32_t>(start.data(), 1);
+  const int year = magic / 10000, month = magic / 100 % 100, day = magic % 100;
+  if (year < 2024 || year > 2035 || month < 1 || month > 12 || day < 1 || day > 31 || version < 0 || version > 99)
+    return;
+  refuse(
+      fmt::format("{} is no token file but another of llm.c's, such as a checkpoint or an evaluation's questions: its "
+                  "magic number is {}",
+                  name, magic));
+}
+
+void refuse_text(std::string_view start, const std::string& name) {
+  constexpr size_t kLeast = 16;  // fewer bytes may be text by chance
+  size_t at = 0;
+  while (at < start.size()) {
+    const auto byte = static_cast<unsigned char>(start[at]);
+    const bool is_control = byte < ' ' && byte != '\n' && byte != '\r' && byte != '\t';
+    const size_t length = is_control ? 0 : utf8_length(start.substr(at));
+    if (length == 0) break;
+    at += length;
+  }
+  constexpr size_t kMostCut = 3;  // bytes of a character that `start` cuts
+  const size_t needed = static_cast<int64_t>(start.size()) < kTokenHeaderBytes ? start.size() : start.size() - kMostCut;
+  if (start.size() >= kLeast && at >= needed)
+    refuse(
+        fmt::format("{} is text, not tokens; make tokens of it with scripts/data/make_text.py, or train on a folder of "
+                    "texts with data.dataset: documents",
+                    name));
+}
+
 template <class Integer>
 void copy_tokens(const char* from, std::span<int64_t> tokens) {
   for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = integer_at<Integer>(from, static_cast<int64_t>(i));
 }
 
+void copy(const char* from, const TokenLayout& layout, std::span<int64_t> tokens) {
+  switch (layout.bits) {
+    case 8:
+      return layout.is_signed ? copy_tokens<int8_t>(from, tokens) : copy_tokens<uint8_t>(from, tokens);
+    case 16:
+      return layout.is_signed ? copy_tokens<int16_t>(from, tokens) : copy_tokens<uint16_t>(from, tokens);
+    case 32:
+      return layout.is_signed ? copy_tokens<int32_t>(from, tokens) : copy_tokens<uint32_t>(from, tokens);
+    default:
+      return copy_tokens<int64_t>(from, tokens);  // uint64 above its range is negative, and so no token either
+  }
+}
+
+/// Megatron's index beside FILE.bin says the type of its tokens: after nine bytes of magic number and eight of version.
+void require_index_fits(const std::string& name, int64_t bits) {
+  const std::filesystem::path path = std::filesystem::path(name).replace_extension(".idx");
+  std::error_code unreadable;
+  if (is_remote(name) || !std::filesystem::is_regular_file(path, unreadable)) return;
+  constexpr std::string_view kMagic{"MMIDIDX\0\0", 9};
+  constexpr size_t kTypeAt = 17;
+  std::string start(kTypeAt + 1, '\0');
+  start.resize(File::open(path, ExitCode::data).read_at(0, start.data(), start.size()));
+  if (start.size() <= kTypeAt || !start.starts_with(kMagic)) return;
+  constexpr std::array kTypes = {"uint8", "int8", "int16", "int32", "int64", "float64", "float32", "uint16"};
+  constexpr std::array<int64_t, 8> kBits = {8, 8, 16, 32, 64, 0, 0, 16};
+  const size_t type = static_cast<unsigned char>(start[kTypeAt]) - size_t{1};
+  if (type < kTypes.size() && kBits[type] == bits) return;
+  refuse(fmt::format("{} says that the tokens of {} are {}; {}", path.string(), name,
+                     type < kTypes.size() ? kTypes[type] : "of an unknown type",
+                     type < kTypes.size() && kBits[type] == 32   ? "set data.token_bits: 32"
+                     : type < kTypes.size() && kBits[type] == 16 ? "set data.token_bits: 16"
+                                                                 : "write them with 16 or 32 bits"));
+}
+
 /// The layout of the file `name`. `start`: its first kTokenHeaderBytes, or all of it; `bytes`: its size. `bits`: of the
-/// tokens of a file without a header (null: 16). Throws UserError(data) with the numbers if a header contradicts the
-/// file's size or `bits`, or if the size is not a whole number of tokens.
+/// tokens of a file without a header (null: 16). Throws UserError(data) as TokenFile().
 TokenLayout token_layout(std::string_view start, int64_t bytes, std::optional<int64_t> bits, const std::string& name) {
   if (start.size() >= sizeof(int32_t))
     for (const HeaderKind& kind : kHeaders)
       if (integer_at<int32_t>(start.data(), 0) == kind.magic)
         return layout_after_header(kind, start, bytes, bits, name);
+  if (start.starts_with(kNumpyMagic)) return layout_of_array(start, bytes, bits, name);
+  refuse_other_header(start, name);
+  refuse_text(start, name);
   const int64_t raw_bits = bits.value_or(16), token_bytes = raw_bits / 8;
   if (bytes % token_bytes != 0)
     refuse(
@@ -78,7 +164,39 @@ TokenLayout token_layout(std::string_view start, int64_t bytes, std::optional<in
 TokenFile::TokenFile(std::unique_ptr<const DataFile> file, std::optional<int64_t> bits) : file_(std::move(file)) {
   std::vector<uint8_t> scratch;
   const auto start = file_->read(0, std::min(file_->size(), kTokenHeaderBytes), scratch);
-  layout_ = token_layout({reinterpret_cast<const char*>(start.data()), start.size()}, file_->size(), bits, name());
+  const std::string_view text(reinterpret_cast<const char*>(start.data()), start.size());
+  constexpr size_t kTelling = 4;  // two tokens may be any two
+  if (!text.starts_with(kNumpyMagic)) refuse_other_kind(*file_, "a token file", kTelling);
+  layout_ = token_layout(text, file_->size(), bits, name());
+  if (layout_.header == 0) {
+    require_index_fits(name(), layout_.bits);
+    require_fitting_bits(bits);
+  }
+}
+
+/// Tokens of 32 or 64 bits that are read as 16-bit ones have a zero for every second value, or more.
+void TokenFile::require_fitting_bits(std::optional<int64_t> bits) const {
+  constexpr int64_t kLeast = 64, kPart = 1024;  // tokens
+  if (size() < kLeast) return;
+  std::vector<uint8_t> scratch;
+  std::array<bool, 4> is_zero{true, true, true, true};  // by the position within 64 bits
+  for (const int64_t wanted : {int64_t{0}, size() / 2, size() - kPart}) {
+    const int64_t first = std::max<int64_t>(0, wanted) / 4 * 4, count = std::min(kPart, size() - first);
+    const auto bytes = file_->read(byte_of(first), count * layout_.bits / 8, scratch);
+    std::vector<int64_t> tokens(static_cast<size_t>(count));
+    copy(reinterpret_cast<const char*>(bytes.data()), layout_, tokens);
+    for (size_t i = 0; i < tokens.size(); ++i) is_zero[i % 4] = is_zero[i % 4] && tokens[i] == 0;
+  }
+  require_mapped_files_whole();
+  if (is_zero[0] || !is_zero[1] || !is_zero[3]) return;
+  const int64_t found = layout_.bits * (is_zero[2] ? 4 : 2);
+  const std::string what = fmt::format(
+      "{} looks like tokens of {} bits, because every value between them is 0 when it "
+      "is read as {}-bit ones",
+      name(), found, layout_.bits);
+  if (bits && found == 32) return log_warning("{}, as data.token_bits says", what);
+  refuse(found == 32 ? what + "; set data.token_bits: 32 (or 16, if this is meant)"
+                     : what + "; write them with 16 or 32 bits");
 }
 
 void TokenFile::read(int64_t first, std::span<int64_t> tokens, int64_t vocabulary) const {
@@ -86,9 +204,10 @@ void TokenFile::read(int64_t first, std::span<int64_t> tokens, int64_t vocabular
   thread_local std::vector<uint8_t> scratch;
   const auto bytes = file_->read(byte_of(first), std::ssize(tokens) * layout_.bits / 8, scratch);
   const char* from = reinterpret_cast<const char*>(bytes.data());
-  layout_.bits == 16 ? copy_tokens<uint16_t>(from, tokens) : copy_tokens<uint32_t>(from, tokens);
+  copy(from, layout_, tokens);
   require_mapped_files_whole();
-  const auto outside = std::find_if(tokens.begin(), tokens.end(), [=](int64_t token) { return token >= vocabulary; });
+  const auto outside =
+      std::find_if(tokens.begin(), tokens.end(), [=](int64_t token) { return token < 0 || token >= vocabulary; });
   if (outside == tokens.end()) return;
   const int64_t index = first + (outside - tokens.begin());
   refuse(fmt::format("{} has a token that is not below model.vocabulary ({}): {}, token {} of the file, at byte {}",

@@ -1,19 +1,25 @@
-// A memory-mapped file of tokens: little-endian integers, either nothing else (nanoGPT's), or after llm.c's header.
+// A memory-mapped file of tokens: little-endian integers, either nothing else (nanoGPT's), or after llm.c's or NumPy's
+// header.
 #pragma once
 
 #include "storage/data_file.h"
 
+#include <array>
 #include <cstdint>
 #include <filesystem>
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 
 namespace trainopt {
 
+inline constexpr std::array<std::string_view, 2> kTokenEndings = {".bin", ".npy"};  ///< how token files in a folder end
+
 /// Where a file's tokens are.
 struct TokenLayout {
-  int64_t bits = 16;   ///< a token's bits: 16 or 32
+  int64_t bits = 16;  ///< a token's bits: 16 or 32; in an array of NumPy also 8 or 64
+  bool is_signed = false;
   int64_t header = 0;  ///< bytes before the first token
   int64_t tokens = 0;
 };
@@ -27,8 +33,8 @@ inline constexpr int64_t kTokenHeaderBytes = 256 * 4;
 class TokenFile {
  public:
   /// `bits`: of the tokens of a file without a header (null: 16). Throws UserError(data) if the file cannot be read,
-  /// and with the numbers if a header contradicts the file's size or `bits`, or if the size is not a whole number of
-  /// tokens.
+  /// with the numbers if a header contradicts the file's size or `bits`, or if the size is not a whole number of
+  /// tokens; and with the reason if what the file holds looks like no tokens, or like tokens of another size.
   TokenFile(std::unique_ptr<const DataFile> file, std::optional<int64_t> bits);
   TokenFile(const std::filesystem::path& path, std::optional<int64_t> bits) : TokenFile(open_local_file(path), bits) {}
 
@@ -46,6 +52,7 @@ class TokenFile {
   uint64_t fingerprint() const;
 
  private:
+  void require_fitting_bits(std::optional<int64_t> bits) const;
   int64_t byte_of(int64_t token) const { return layout_.header + token * layout_.bits / 8; }
 
   std::unique_ptr<const DataFile> file_;

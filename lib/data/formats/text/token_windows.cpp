@@ -15,9 +15,9 @@ namespace {
 
 class TokenWindows : public TextDataset {
  public:
-  TokenWindows(const std::string& path, const TextOptions& options) : options_(options) {
+  TokenWindows(const DataPaths& paths, const TextOptions& options) : options_(options) {
     if (!options_.files) options_.files = local_data_files();
-    for (const auto& file : options_.files->ending_in(".bin", path)) add(file);
+    for (const auto& file : note(find_files(*options_.files, paths, kTokenEndings))) add(file);
   }
 
   int64_t size() const override { return windows_; }
@@ -90,8 +90,8 @@ class TokenWindows : public TextDataset {
 
 }  // namespace
 
-std::shared_ptr<const TextDataset> open_token_windows(const std::string& path, const TextOptions& options) {
-  return std::make_shared<TokenWindows>(path, options);
+std::shared_ptr<const TextDataset> open_token_windows(const DataPaths& paths, const TextOptions& options) {
+  return std::make_shared<TokenWindows>(paths, options);
 }
 
 }  // namespace trainopt

@@ -13,13 +13,11 @@
 
 namespace trainopt {
 
-/// The files with this ending in `path`, or `path` itself, in order: each is what `open` makes of a DataFile. Throws
-/// the exception of the first file that fails.
+/// What `open` makes of the DataFile of each name, in order. Throws the exception of the first file that fails.
 template <class Open>
-auto open_files(DataFiles& files, std::string_view ending, const std::string& path, Open open) {
+auto open_files(DataFiles& files, const std::vector<std::string>& names, Open open) {
   constexpr size_t kThreads = 16;
-  const std::vector<std::string> names = files.ending_in(ending, path);
-  std::vector<decltype(open(files.open(path)))> opened(names.size());
+  std::vector<decltype(open(files.open(names.front())))> opened(names.size());
   std::vector<std::exception_ptr> failures(names.size());
   std::atomic<size_t> next{0};
   std::atomic<bool> has_failed{false};
@@ -31,7 +29,7 @@ auto open_files(DataFiles& files, std::string_view ending, const std::string& pa
         has_failed = true;
       }
   };
-  with_helping_threads(is_remote(path) && names.size() > 1 ? std::min(kThreads, names.size()) - 1 : 0, work);
+  with_helping_threads(is_remote(names.front()) && names.size() > 1 ? std::min(kThreads, names.size()) - 1 : 0, work);
   for (const auto& failure : failures)
     if (failure) std::rethrow_exception(failure);
   return opened;

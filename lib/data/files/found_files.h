@@ -1,0 +1,33 @@
+// Finds the files that data.path and evaluation.path name.
+#pragma once
+
+#include "data/files/data_paths.h"
+#include "data/files/left_out.h"
+#include "storage/data_files.h"
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace trainopt {
+
+struct FoundFiles {
+  std::vector<std::string> files;  ///< in the order of the paths; those of a folder or a pattern in bytewise order
+  LeftOut left_out;                ///< what else is in the folders
+};
+
+/// Whether the name ends so, in upper or lower case.
+bool has_ending(std::string_view name, std::string_view ending);
+bool has_ending(std::string_view name, std::span<const std::string_view> endings);
+
+/// The files of these paths. A path is a file, a folder whose files end in one of `endings`, a pattern with *, ? and
+/// [...], or names in braces: train-{0000..0146}.tar, {a,b}.bin. Throws UserError(data), with the first names and their
+/// number, for what does not exist, folders and patterns without such a file, patterns that fit other files too, a file
+/// that is named twice, and a folder or pattern that has the files of several splits.
+FoundFiles find_files(DataFiles& storage, const DataPaths& paths, std::span<const std::string_view> endings);
+
+/// Throws UserError(data) with the two paths to write if training files and others are among them.
+void require_one_split(const std::string& folder, const std::vector<std::string>& files);
+
+}  // namespace trainopt
