@@ -25,14 +25,17 @@ std::optional<double> number(const Json& json) {
 Json json_of(const std::optional<double>& value) { return value ? Json(*value) : Json(); }
 
 UntilRun read_run(const fs::path& folder) {
-  const Json target = parse_json(read_file(folder / "summary.json", ExitCode::storage)).at("target");
+  const Json summary = parse_json(read_file(folder / "summary.json", ExitCode::storage)),
+             &target = summary.at("target");
+  const Json& evaluation = summary.at("evaluation");
   return {.time = {.seconds = target.at("training_s").get<double>(), .reached = target.at("reached").get<bool>()},
           .steps = target.at("step").get<int64_t>(),
           .samples = target.at("samples").get<int64_t>(),
           .resolution = target.at("resolution_steps").get<int64_t>(),
           .value = number(target.at("value")),
           .energy_j = number(target.at("energy_j")),
-          .price = number(target.at("price"))};
+          .price = number(target.at("price")),
+          .trained_on = evaluation.is_object() ? evaluation.value("trained_on", std::string()) : ""};
 }
 
 std::optional<double> steps_of(const UntilRun& run) { return static_cast<double>(run.steps); }
@@ -48,7 +51,8 @@ Json run_json(const UntilRun& run) {
           {"samples", run.samples},
           {"value", json_of(run.value)},
           {"energy_j", json_of(run.energy_j)},
-          {"price", json_of(run.price)}};
+          {"price", json_of(run.price)},
+          {"trained_on", run.trained_on.empty() ? Json() : Json(run.trained_on)}};
 }
 
 Json arm_json(const UntilResult& result, size_t arm) {
@@ -120,6 +124,14 @@ std::string resolution_text(const UntilResult& result, size_t arm) {
                      arm == 0 ? "A" : "B", counted(resolution, "step"), 100 * static_cast<double>(resolution) / *steps);
 }
 
+std::string trained_on_text(const UntilResult& result, size_t arm) {
+  for (const UntilPair& pair : result.pairs)
+    if (!pair.runs[arm].trained_on.empty())
+      return fmt::format("WARNING: the evaluation data of {} is trained on: {}\n", arm == 0 ? "A" : "B",
+                         pair.runs[arm].trained_on);
+  return "";
+}
+
 /// "12.3 s, 400 steps", "not in 60.0 s" or "diverged".
 std::string run_text(const UntilRun& run) {
   if (run.diverged) return "diverged";
@@ -175,7 +187,7 @@ std::string until_text(const UntilResult& result) {
   lines += fmt::format("\nB {}: time to {}, A ÷ B = {}\n{}", text(result.verdict()), text(result.goal),
                        ratio_text(result), parts_text(result));
   lines += undecided_text(result, result.ratio().undecided);
-  for (size_t arm = 0; arm < 2; ++arm) lines += resolution_text(result, arm);
+  for (size_t arm = 0; arm < 2; ++arm) lines += resolution_text(result, arm) + trained_on_text(result, arm);
   return lines;
 }
 

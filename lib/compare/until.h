@@ -26,6 +26,7 @@ struct UntilRun {
   int64_t steps = 0, samples = 0, resolution = 0;
   std::optional<double> value, energy_j, price;
   bool diverged = false;
+  std::string trained_on = {};  ///< EvaluationPlan's
 };
 
 struct UntilPair {

@@ -96,7 +96,10 @@ Value parse_override(const std::string& text) {
   if (edit.size() == equals + 1)
     fail_at(source, fmt::format("no value; write '{}=null' for the default or '{}=\"\"' for an empty string",
                                 display_text(key), display_text(key)));
-  Value value = parse(edit.substr(equals + 1), source, false);
+  const std::string_view written = edit.substr(equals + 1);
+  // In YAML a * begins the name of an anchor, of which an override has none; here it begins a pattern such as *.tar.
+  Value value = written.starts_with('*') ? quoted(std::string(written)) : parse(written, source, false);
+  value.mark = source;
 
   int depth = 0;
   for (size_t end = key.size(); true;) {  // from the last part of the path to the first

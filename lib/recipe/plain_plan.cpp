@@ -193,13 +193,13 @@ void note_data(const Recipe& recipe, const Plan& plan, std::vector<std::string>&
     if (dataset && !dataset->left_out().empty())
       notes.push_back(fmt::format("{} leaves out {}", key, dataset->left_out().text()));
   };
-  left_out("data.path", plan.data.dataset.get());
-  if (plan.evaluation) left_out("evaluation.path", plan.evaluation->data.dataset.get());
   if (plan.evaluation && !plan.evaluation->trained_on.empty())
     notes.push_back(
         fmt::format("WARNING: the evaluation data is trained on: {}; its results say nothing about data that "
                     "the model has not seen",
                     plan.evaluation->trained_on));
+  left_out("data.path", plan.data.dataset.get());
+  if (plan.evaluation) left_out("evaluation.path", plan.evaluation->data.dataset.get());
   if (const int64_t workers = recipe.data.num_workers.value.value_or(0); workers > plan.machine.cores)
     notes.push_back(
         fmt::format("data.num_workers is {} and there {} only; more threads than cores rarely load faster", workers,

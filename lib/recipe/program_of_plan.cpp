@@ -135,10 +135,9 @@ void ProgramOfPlan::note_classes(Plan& plan) const {
     plan.notes.push_back(
         fmt::format("model.num_classes: auto is {}, as many as the data has classes", images->num_classes()));
   const int64_t known = program_ ? program_->classes : classes_of(model_);
-  if (images->num_classes() < known && !program_)
-    plan.notes.push_back(fmt::format("model.num_classes is {}{}, and the data has {}; auto takes as many", known,
-                                     model_.num_classes ? "" : ", the default",
-                                     counted(images->num_classes(), "class", "es")));
+  if (images->num_classes() < known && !program_ && !model_.num_classes)
+    plan.notes.push_back(fmt::format("model.num_classes is {}, the default, and the data has {}; auto takes as many",
+                                     known, counted(images->num_classes(), "class", "es")));
 }
 
 void ProgramOfPlan::note(Plan& plan) const {

@@ -85,6 +85,10 @@ std::string quality_text(const Result& result) {
   return loss + fmt::format(", top-1 {:.2f} %, top-5 {:.2f} %", *result.top1_pct, result.top5_pct.value_or(0));
 }
 
+std::string trained_on_text(const EvaluationResult& result) {
+  return result.trained_on.empty() ? "" : fmt::format(" (this data is trained on: {})", result.trained_on);
+}
+
 bool compares_replicas(const Plan& plan) { return plan.parallel.check_replicas_every > 0 && plan.position.ranks > 1; }
 
 /// Why the metric is null in every record, as far as it follows from the plan.
@@ -214,8 +218,7 @@ void RunReport::evaluated(int64_t step, const EvaluationResult& result) {
   records_->sinks.console().line(fmt::format(
       "evaluation after step {}: {} of {} samples in {:.1f} s{}{}{}", step, quality_text(result), result.samples,
       result.wall_s, result.left_out > 0 ? fmt::format(", {} left out", result.left_out) : "",
-      result.average ? "; average: " + quality_text(*result.average) : "",
-      result.trained_on.empty() ? "" : fmt::format("; this data is trained on: {}", result.trained_on)));
+      result.average ? "; average: " + quality_text(*result.average) : "", trained_on_text(result)));
 }
 
 Json RunReport::summary_json(const RunOutcome& outcome, const RunEnd& end) const {
@@ -325,7 +328,7 @@ void RunReport::print_result(const Json& summary, const RunOutcome& outcome, con
     result += fmt::format(", {} samples/s", human_rate(rate.get<double>()));
   if (const Json& loss = summary.at("loss").at("last"); loss.is_number())
     result += fmt::format(", last loss {:.4g}", loss.get<double>());
-  if (outcome.evaluation) result += ", " + quality_text(*outcome.evaluation);
+  if (outcome.evaluation) result += ", " + quality_text(*outcome.evaluation) + trained_on_text(*outcome.evaluation);
   print_out("{}; the run directory is {}\n", result, path_for_others(run_dir_).string());
   std::fflush(stdout);
 }

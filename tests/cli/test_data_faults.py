@@ -214,3 +214,86 @@ def test_fewer_samples_than_a_step(trainopt):
         ).code
         == 0
     )
+
+
+# ---- what is left out, and what is trained on ----
+
+
+def test_what_is_left_out_is_said_once_in_plan_run_and_show(trainopt):
+    trainopt.write("bad.yaml", FOLDER)
+    write_images(trainopt, 8)
+    for name in ("0/a.webp", "0/b.webp", "1/c.TIFF", ".cache/x.png"):
+        trainopt.write(f"images/{name}", "x")
+    line = "data.path leaves out 2 .webp files (0/"
+    hidden = "1 hidden folder (.cache: torchvision counts it as a class)"
+    for command in (("plan", "bad.yaml"), ("run", "bad.yaml", "train.max_steps=1")):
+        result = trainopt(*command)
+        assert result.code == 0
+        said = [each for each in (result.out + result.err).splitlines() if "leaves out" in each]
+        assert len(said) == 1 and line in said[0] and hidden in said[0] and "1 .tiff file (1/c.TIFF)" in said[0], said
+    assert "left out: 2 .webp files (0/" in trainopt("data", "show", "images").out
+    shown = trainopt("data", "show", "images", "--json").json()
+    assert shown["images"] == 8
+    assert [(each["kind"], each["count"]) for each in shown["left_out"]][0] == (".webp file", 2)
+
+
+def test_evaluation_on_training_data_is_said_wherever_its_results_are(trainopt):
+    trainopt.write("bad.yaml", FOLDER)
+    write_images(trainopt, 8)
+    write_images(trainopt, 2, folder="held")
+    os.symlink(trainopt.folder / "images/0/0002.png", trainopt.folder / "held/0/0002.png")
+    what = "1 of its 3 files are training files"
+    job = ("bad.yaml", "evaluation.path=held", "train.max_steps=2")
+    assert f"WARNING: the evaluation data is trained on: {what}" in trainopt("plan", *job).out
+    result = trainopt("run", *job, "evaluation.every_n_steps=1", "--run-dir", "out")
+    text = result.out + result.err
+    assert text.count(f"(this data is trained on: {what})") == 2
+    assert text.count("WARNING: the evaluation data is trained on") == 1
+    evaluations = (trainopt.folder / "out/evaluations.jsonl").read_text().splitlines()
+    assert [json.loads(line)["trained_on"] for line in evaluations] == [what, what]
+    assert json.loads((trainopt.folder / "out/summary.json").read_text())["evaluation"]["trained_on"] == what
+    assert f"(this data is trained on: {what})" in trainopt("run", *job, "--run-dir", "quiet", "--quiet").out
+    assert trainopt("report", "out", "--out", "page.html").code == 0
+    page = (trainopt.folder / "page.html").read_text()
+    assert "on data that is trained on" in page and what in page
+    (trainopt.folder / "held/0/0002.png").unlink()
+    clean = trainopt("run", *job, "--run-dir", "clean")
+    assert "trained on" not in clean.out + clean.err
+    assert "trained_on" not in json.loads((trainopt.folder / "clean/summary.json").read_text())["evaluation"]
+
+
+def test_check_looks_at_paths(trainopt):
+    trainopt.write("bad.yaml", FOLDER)
+    result = trainopt("check", "bad.yaml")
+    assert result.code == 3 and "data.path: the data set does not exist" in result.err and "images" in result.err
+    write_images(trainopt, 4)
+    assert trainopt("check", "bad.yaml").code == 0
+    result = trainopt("check", "bad.yaml", "evaluation.path=held")
+    assert result.code == 3 and result.err.startswith("trainopt: evaluation.path: ")
+    result = trainopt("check", "bad.yaml", "data.dataset=tar", "data.path=*.tar")
+    assert result.code == 3 and "data.path: nothing fits the pattern: *.tar" in result.err
+    trainopt.write("images/0.tar", "")
+    assert trainopt("check", "bad.yaml", "data.dataset=tar", "data.path=images/*.tar").code == 0
+    result = trainopt("check", "bad.yaml", "data.path=[images, images]")
+    assert result.code == 2 and "image_folder reads one file or folder, and 2 are named" in result.err
+
+
+def test_max_pixels(trainopt):
+    trainopt.write("bad.yaml", FOLDER)
+    write_images(trainopt, 4, side=20)
+    assert trainopt("run", "bad.yaml", "data.max_pixels=400", "train.max_steps=1").code == 0
+    fails(trainopt, "data.max_pixels=399", says=["images/", "20x20 pixels", "data.max_pixels", ": 399"])
+    result = trainopt("check", "bad.yaml", "data.dataset=fake_cifar10", "data.path=null", "data.max_pixels=9")
+    assert result.code == 2 and "data.max_pixels" in result.err and "remove this key" in result.err
+
+
+def test_hints_of_the_plan(trainopt):
+    trainopt.write("bad.yaml", FOLDER)
+    write_images(trainopt, 4)
+    keys = ["data.num_workers=999", "data.transforms=[{resize: 8}]", "model.num_classes=null"]
+    plan = trainopt("plan", "bad.yaml", *keys)
+    assert "data.num_workers is 999 and there " in plan.out
+    assert "data.transforms has no normalize" in plan.out
+    assert "model.num_classes is 10, the default, and the data has 2 classes" in plan.out
+    plan = trainopt("plan", "bad.yaml")
+    assert "normalize, so" not in plan.out and "num_workers is" not in plan.out and "num_classes" not in plan.out

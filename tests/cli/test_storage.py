@@ -99,6 +99,36 @@ def test_objects_of_a_folder(trainopt, moto, proxy):
     assert (file["name"], file["tokens"], file["largest"]) == ("s3://data/text/a.bin", 3, 70000)
 
 
+def test_patterns_lists_and_splits_of_objects(trainopt, moto, proxy):
+    def show(*arguments):
+        env = storage.environment(trainopt, AWS_ENDPOINT_URL=proxy.url)
+        return trainopt("data", "show", *arguments, "--json", env=env)
+
+    assert show("s3://data/shards/*.tar").json()["images"] == 96
+    assert show("s3://data/shards/[1-9].tar").json()["images"] == 48
+    assert show("s3://data/shards/{0..1}.tar").json()["images"] == 96
+    trainopt.write("page.md", "a page")
+    moto.put(trainopt.folder / "page.md", "splits/page.md")
+    moto.put(moto.folder / "0.tar", "splits/only.tar")
+    moto.put(moto.folder / "0.tar", "splits/below/only.tar")
+    left_out = show("s3://data/splits").json()["left_out"]
+    assert [each["kind"] + " " + each["first"] for each in left_out] == ["folder below", ".md file page.md"]
+    moto.put(moto.folder / "0.tar", "splits/train-0.tar")
+    moto.put(moto.folder / "1.tar", "splits/val-0.tar")
+    said = "data.path=s3://data/splits/train-0.tar evaluation.path=s3://data/splits/val-0.tar"
+    trainopt.is_refusal(show("s3://data/splits"), 3, [said])
+    trainopt.is_refusal(show("s3://data/splits/*.tar"), 3, [said])
+    trainopt.is_refusal(show("s3://data/*/x.tar"), 3, ["a pattern must be in a path's last part"])
+    both = "data.path=[s3://data/shards/0.tar, 's3://data/shards/1*']"
+    listed = run(trainopt, proxy, "s3://data/x.tar", "list", both, "train.max_steps=6")
+    assert listed.code == 0, listed
+    trained = ["evaluation.path=s3://data/shards/0.tar", "evaluation.transforms=[{resize: [28, 28]}]"]
+    whole = run(trainopt, proxy, "s3://data/shards", "folder", "train.max_steps=6", *trained)
+    assert whole.code == 0, whole
+    assert losses(trainopt.folder / "list") == losses(trainopt.folder / "folder")
+    assert "the evaluation data is trained on: its file is a training file" in whole.out + whole.err
+
+
 def test_a_killed_job_resumes_from_remote_files(trainopt, moto, proxy):
     keys = ["data.num_workers=2", "train.max_steps=20", "checkpoint.every_n_steps=4"]
     keys.append("data.cache={kind: disk, path: c, size: 1GiB}")

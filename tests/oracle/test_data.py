@@ -1,12 +1,15 @@
 """Compares the loader's output with Pillow, torchvision and arithmetic."""
 
 import collections
+import io
+import json
+import os
 
 import numpy as np
 import pytest
 import torch
 from PIL import Image
-from torchvision import transforms
+from torchvision import datasets, transforms
 from torchvision.transforms import functional
 
 import support
@@ -369,3 +372,85 @@ def test_batches_do_not_depend_on_workers(tmp_path, pictures):
 def test_seed_changes_order_and_images(tmp_path):
     first, second = (support.export(tmp_path, support.recipe({"seed": seed}), 1)[0] for seed in (3, 4))
     assert not torch.equal(first.sample_id, second.sample_id) and not torch.equal(first.input, second.input)
+
+
+# ---- JPEG files with deviations ----
+
+
+def saved_jpeg(picture: Image.Image, **options) -> bytes:
+    file = io.BytesIO()
+    picture.save(file, "JPEG", quality=90, **options)
+    return file.getvalue()
+
+
+def scan_at(jpeg: bytes) -> int:
+    """Where the first scan's coded data begin."""
+    scan = jpeg.index(b"\xff\xda")
+    return scan + 2 + int.from_bytes(jpeg[scan + 2 : scan + 4], "big")
+
+
+def with_spectrum(jpeg: bytes, spectrum: bytes) -> bytes:
+    coded = scan_at(jpeg)
+    return jpeg[: coded - 3] + spectrum + jpeg[coded:]
+
+
+def deviating(sampling: str) -> dict[str, tuple[bytes, bool]]:
+    """By libjpeg's warning: a file that raises it, and whether all its pixels are there."""
+    picture = support.photograph(83, 61, seed=5)
+    plain = saved_jpeg(picture, subsampling=sampling)
+    restarts = saved_jpeg(picture, subsampling=sampling, restart_marker_blocks=3)
+    progressive = saved_jpeg(picture, subsampling=sampling, progressive=True)
+    coded = scan_at(plain)
+    middle = (coded + len(plain)) // 2
+    first_refinement = progressive[progressive.rindex(b"\xff\xda") : -2]
+    adobe = b"\xff\xee\x00\x0eAdobe\x00\x64\x00\x00\x00\x00\x09"
+    return {
+        "none": (plain, True),
+        "unknown JFIF revision number": (plain.replace(b"JFIF\x00\x01", b"JFIF\x00\x07", 1), True),
+        "Unknown Adobe color transform code": (plain[:2] + adobe + plain[2:], True),
+        "extraneous bytes before marker 0xd9": (plain[:-2] + b"\x55" * 99 + plain[-2:], True),
+        "extraneous bytes in a progressive file": (progressive[:-2] + b"\x55" * 99 + progressive[-2:], True),
+        "bytes after the end": (plain + b"\x00trailer of a phone" * 50, True),
+        "Invalid SOS parameters": (with_spectrum(plain, b"\0\0\0"), True),
+        "Invalid SOS parameters, others": (with_spectrum(plain, b"\x01\x3f\x10"), True),
+        "premature end of data segment": (plain[:middle] + b"\xff\xd9", False),
+        "Premature end of JPEG file": (plain[:middle], False),
+        "bad Huffman code": (plain[:middle] + b"\xff\x00" * 200 + b"\xff\xd9", False),
+        "0xd5 instead of RST": (restarts.replace(b"\xff\xd1", b"\xff\xd5"), False),
+        "Inconsistent progression sequence": (progressive[:-2] + first_refinement + progressive[-2:], False),
+    }
+
+
+@pytest.mark.parametrize("sampling", ["4:4:4", "4:2:0"])
+def test_jpegs_with_deviations(sampling, tmp_path):
+    """Those that lose no pixel give Pillow's; those that Pillow fills with guesses are refused, whatever the crop."""
+    for number, (warning, (content, is_whole)) in enumerate(deviating(sampling).items()):
+        file = tmp_path / str(number) / "a" / "1.jpg"
+        file.parent.mkdir(parents=True)
+        file.write_bytes(content)
+        for step in ({"center_crop": [83, 61]}, {"random_crop": 16}):
+            recipe = folder_recipe(tmp_path / str(number), step, batch_size=1)
+            if not is_whole:
+                path = support.write_recipe(tmp_path, recipe)
+                done = support.trainopt("data", "export", path, "--steps", 1, tmp_path / "out.safetensors", expect=3)
+                assert f"{file}: JPEG: " in done.stderr and warning in done.stderr, (warning, done.stderr)
+            elif "center_crop" in step:
+                found = delivered(tmp_path, recipe, 1)[0]
+                assert np.abs(found - np.asarray(pillow(file), dtype=np.float64)).max() <= 1e-3, warning
+            else:
+                delivered(tmp_path, recipe, 1)
+
+
+def test_folders_below_a_class(tmp_path):
+    """The order of samples and their labels are those of torchvision's ImageFolder."""
+    names = "b/2.png b/10.png b/2020/1.png b/2019/x/1.png b/2019-x/1.png b/2019/y.png a/z/1.png a/Z/1.png a/é/1.png"
+    names = names.split()
+    folder = tmp_path / "p"
+    support.write_image_folder(folder, {name: support.photograph(9, 7, seed=n) for n, name in enumerate(names)})
+    os.symlink(folder / "a", folder / "b" / "2018")
+    expected = datasets.ImageFolder(str(folder)).samples
+    found = delivered(tmp_path, folder_recipe(folder, {"center_crop": [9, 7]}), len(expected))
+    for number, (path, _) in enumerate(expected):
+        assert np.abs(found[number] - np.asarray(pillow(path), dtype=np.float64)).max() <= 1e-3, path
+    shown = json.loads(support.trainopt("data", "show", folder, "--json", "--rows", 100).stdout)
+    assert [(row["name"], row["label"]) for row in shown["first"]] == [tuple(sample) for sample in expected]

@@ -1,5 +1,6 @@
 // Data sets of 32×32 images held in memory.
 #include "base/error.h"
+#include "base/files/file_kind.h"
 #include "base/files/files.h"
 #include "base/philox.h"
 #include "data/dataset.h"
@@ -120,16 +121,30 @@ std::vector<std::filesystem::path> existing(const std::filesystem::path& folder,
   return found;
 }
 
+[[noreturn]] void refuse_folder(const std::filesystem::path& path, const std::vector<std::string>& names) {
+  LeftOut others;
+  std::string hint;
+  for (const auto& name : names_in_folder(path, ExitCode::data)) {
+    if (kind_of(path / name) != PathKind::folder)
+      others.add_file(name);
+    else if (!existing(path / name, names).empty())
+      hint = fmt::format("; its folder {} has some", name);
+  }
+  if (std::filesystem::exists(path / "data_batch_1"))
+    hint = "; this is the Python version, which is not read: download cifar-10-binary.tar.gz";
+  if (hint.empty() && !others.empty()) hint = "; it has " + others.text();
+  throw UserError(fmt::format("cifar10 needs the data set's binary version, but the folder contains none of {}: {}{}",
+                              fmt::join(names, ", "), path.string(), hint),
+                  ExitCode::data);
+}
+
 std::shared_ptr<const ImageDataset> read_either(const std::string& path, const std::vector<std::string>& names) {
   if (!std::filesystem::exists(path))
     throw UserError(fmt::format("the data set does not exist (relative paths start at the current folder): {}", path),
                     ExitCode::data);
   if (!std::filesystem::is_directory(path)) return std::make_shared<Cifar10>(std::vector<std::filesystem::path>{path});
   const auto files = existing(path, names);
-  if (files.empty())
-    throw UserError(fmt::format("cifar10 needs the data set's binary version, but the folder contains none of {}: {}",
-                                fmt::join(names, ", "), path),
-                    ExitCode::data);
+  if (files.empty()) refuse_folder(path, names);
   return std::make_shared<Cifar10>(files);
 }
 

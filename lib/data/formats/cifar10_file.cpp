@@ -15,8 +15,9 @@ void append_cifar10(std::string_view bytes, const std::string& path, CifarImages
     throw UserError(
         fmt::format(
             "{} is not in CIFAR-10's binary format: its size must be a multiple of {} bytes, but it has {} bytes, {} "
-            "records and {} bytes",
-            path, kRecordBytes, size, records, size % kRecordBytes),
+            "records and {} bytes{}",
+            path, kRecordBytes, size, records, size % kRecordBytes,
+            size > 0 && size % (kRecordBytes + 1) == 0 ? "; it may be CIFAR-100's, which is not read" : ""),
         ExitCode::data);
   const size_t before = images.pixels.size();
   images.pixels.resize(before + static_cast<size_t>(records * kCifarImageBytes));

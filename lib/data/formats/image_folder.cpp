@@ -336,7 +336,7 @@ class ImageFolder : public ImageDataset {
       else if (is_folder)
         folders.push_back(name);
       else if (has_ending(name, kImageEndings))
-        images.add(ending_of(name) + " file outside the classes' folders", name);
+        images.add_file(name);
       else
         found_.left_out.add_file(name);
     });
@@ -363,14 +363,11 @@ class ImageFolder : public ImageDataset {
     for (const std::string& folder : folders) below.push_back(folder + "/");
     require_one_split(root_.string(), below);
     if (folders.size() > 1) return;
-    bool has_folders = false, has_images = false;
-    for_each_entry(root_ / folders.front(), [&](const fs::directory_entry& entry, bool is_folder) {
-      has_folders = has_folders || is_folder;
-      has_images = has_images || (!is_folder && has_ending(entry.path().string(), kImageEndings));
-    });
-    if (has_folders && !has_images)
-      throw UserError(fmt::format("the classes' folders are in another one: {}", (root_ / folders.front()).string()),
-                      ExitCode::data);
+    throw UserError(
+        fmt::format("the only folder has the name of a split, not of a class; name it itself if the classes' "
+                    "folders are in it: data.path={}",
+                    (root_ / folders.front()).string()),
+        ExitCode::data);
   }
 
   void require_known(const std::vector<std::string>& folders) const {

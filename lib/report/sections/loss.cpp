@@ -42,14 +42,15 @@ Section loss_section(const RunFolder& run, const Place& place) {
                           one_metric(run, place, Metric::grad_norm, "gradient-norm", "Norm of the gradients") +
                           one_metric(run, place, Metric::loss_scale, "loss-scale", "Loss scale"));
   const Figures summary(run.summary, place.keys);
-  section.content +=
-      fact_table("Loss and evaluation", {{"first loss", summary.known("loss.first", plain_text)},
-                                         {"last loss", summary.known("loss.last", plain_text)},
-                                         {"evaluation loss", summary.known("evaluation.loss", plain_text)},
-                                         {"perplexity", summary.known("evaluation.perplexity", plain_text)},
-                                         {"top-1", summary.known("evaluation.top1_pct", percent_text)},
-                                         {"top-5", summary.known("evaluation.top5_pct", percent_text)},
-                                         {"steps skipped as non-finite", summary.known("skipped_steps", count_text)}});
+  section.content += fact_table("Loss and evaluation",
+                                {{"first loss", summary.known("loss.first", plain_text)},
+                                 {"last loss", summary.known("loss.last", plain_text)},
+                                 {"evaluated on data that is trained on", summary.known_text("evaluation.trained_on")},
+                                 {"evaluation loss", summary.known("evaluation.loss", plain_text)},
+                                 {"perplexity", summary.known("evaluation.perplexity", plain_text)},
+                                 {"top-1", summary.known("evaluation.top1_pct", percent_text)},
+                                 {"top-5", summary.known("evaluation.top5_pct", percent_text)},
+                                 {"steps skipped as non-finite", summary.known("skipped_steps", count_text)}});
   return section;
 }
 

@@ -56,6 +56,11 @@ Html interval_note(const Figures& summary) {
   return interval.number("low", rate_text) + " … " + interval.number("high", rate_text);
 }
 
+Html evaluation_note(const Figures& summary) {
+  return "evaluation loss " + summary.number("evaluation.loss", plain_text) +
+         (summary.known_text("evaluation.trained_on").empty() ? "" : ", on data that is trained on");
+}
+
 Html utilization(const Figures& summary) {
   if (summary.value("gpu_util_pct"))
     return key_figure("GPU busy", summary.number("gpu_util_pct", percent_text), "",
@@ -79,10 +84,9 @@ Html ended_figures(const Figures& summary) {
                         : Html()) +
          (summary.value("evaluation.perplexity")
               ? key_figure("Perplexity", summary.number("evaluation.perplexity", plain_text), "",
-                           "evaluation loss " + summary.number("evaluation.loss", plain_text))
+                           evaluation_note(summary))
           : summary.value("evaluation.top1_pct")
-              ? key_figure("Top-1", summary.number("evaluation.top1_pct", percent_text), "",
-                           "evaluation loss " + summary.number("evaluation.loss", plain_text))
+              ? key_figure("Top-1", summary.number("evaluation.top1_pct", percent_text), "", evaluation_note(summary))
               : key_figure("Last loss", summary.number("loss.last", plain_text), "",
                            "first " + summary.number("loss.first", plain_text)));
 }

@@ -192,8 +192,7 @@ TEST_CASE("image_folder counts what it leaves out") {
   CHECK_THAT(text, Catch::Matchers::StartsWith("2 .webp files (a/"));
   for (const char* part : {"1 macOS ._ file (a/._1.png)", "1 .db file (b/Thumbs.db)", "1 .csv file (labels.csv)",
                            "1 hidden folder (.cache: torchvision counts it as a class)",
-                           "1 hidden subfolder (b/.thumb: torchvision reads its images)",
-                           "1 .png file outside the classes' folders (0.png)"})
+                           "1 hidden subfolder (b/.thumb: torchvision reads its images)", "1 .png file (0.png)"})
     CHECK_THAT(text, ContainsSubstring(part));
 }
 
@@ -213,7 +212,7 @@ TEST_CASE("a folder that is no folder of classes says what to do") {
   const std::string imagenet = (root / "imagenet").string();
   CHECK_THAT(said(imagenet),
              ContainsSubstring("data.path=" + imagenet + "/train evaluation.path=" + imagenet + "/val"));
-  CHECK_THAT(said(root / "alone"), ContainsSubstring("in another one: " + (root / "alone/train").string()));
+  CHECK_THAT(said(root / "alone"), ContainsSubstring("data.path=" + (root / "alone/train").string()));
   CHECK_THAT(said(root / "inside"), ContainsSubstring("move the splits above the classes"));
   fs::create_directories(root / "loop" / "a");
   fs::create_directory_symlink(root / "loop", root / "loop" / "a" / "up");

@@ -6,6 +6,7 @@
 #include "config/tree.h"
 #include "data/formats/text/document_ends.h"
 #include "data/formats/text/documents.h"
+#include "data/files/splits.h"
 #include "data/identity.h"
 
 #include <xxhash.h>
@@ -34,6 +35,7 @@ class TextFolder : public Documents {
     list();
     if (files_.empty()) throw UserError(fmt::format("the folder contains no files: {}", root.string()), ExitCode::data);
     std::sort(files_.begin(), files_.end(), [](const Text& a, const Text& b) { return a.name < b.name; });
+    require_one_split_of_texts();
     for (const Text& text : files_)
       if (text.bytes < kMinDocumentTokens)
         throw UserError(fmt::format("{} has nothing to predict, which takes {} bytes; remove it: {}",
@@ -94,6 +96,21 @@ class TextFolder : public Documents {
   }
 
   int64_t tokens_of(int64_t sample) const override { return files_[static_cast<size_t>(sample)].bytes; }
+
+  /// A folder of texts is read as a whole, so the splits must be in folders of their own.
+  void require_one_split_of_texts() const {
+    std::vector<std::string> named;
+    for (const Text& text : files_)
+      if (is_split_name(fs::path(*fs::path(text.name).begin()).stem().string())) named.push_back(text.name);
+    const auto splits = splits_in(root_.string(), named);
+    if (!splits) return;
+    if (fs::is_directory(splits->training)) require_one_split(root_.string(), named);
+    throw UserError(
+        fmt::format("training texts are beside others; put the texts of each split in a folder of their own: "
+                    "{}, {}",
+                    splits->training, splits->evaluation),
+        ExitCode::data);
+  }
 
   void list() {
     std::error_code error;
