@@ -22,8 +22,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view kRemoteScheme = "s3://";
-
 std::atomic<int64_t> made_data_files{0};
 
 struct RemotePath {
@@ -68,8 +66,6 @@ PlainAnswer ask(const PlainRequest& request, const std::string& ca_bundle) {
   if (!response.failure.empty()) throw UserError(response.failure, ExitCode::data);
   return {response.status, std::move(response.body)};
 }
-
-constexpr const char* kPatternCharacters = "*?[";
 
 std::vector<std::string> list_folder(const std::string& path) {
   std::vector<std::string> found;
@@ -162,9 +158,6 @@ Json to_json(const StorageUse& use) {
           {"requests_under_way", use.speed.under_way()},
           {"concurrency", use.concurrency}};
 }
-
-bool is_remote(std::string_view path) { return path.starts_with(kRemoteScheme); }
-bool is_pattern(std::string_view path) { return path.find_first_of(kPatternCharacters) != std::string_view::npos; }
 
 DataFiles::DataFiles(const StorageConfig& config, const FileCaches& caches, Variables variables)
     : number_(++made_data_files), config_(config), caches_(caches), variables_(std::move(variables)) {}

@@ -6,6 +6,7 @@
 #include "storage/data_file.h"
 #include "storage/disk_cache.h"
 #include "storage/memory_cache.h"
+#include "storage/path_kind.h"
 #include "storage/read_times.h"
 #include "storage/s3/credentials.h"
 
@@ -20,11 +21,6 @@
 namespace trainopt {
 
 class RemoteStore;
-
-/// Whether the path is in object storage: s3://bucket/key.
-bool is_remote(std::string_view path);
-/// Whether the path has a shell's pattern characters: *, ? or [.
-bool is_pattern(std::string_view path);
 
 /// What was read of remote files since they were first opened.
 struct StorageUse {

@@ -1,6 +1,7 @@
 #include "base/files/safetensors.h"
 
 #include "base/error.h"
+#include "base/files/file_kind.h"
 #include "base/files/files.h"
 #include "base/json.h"
 
@@ -249,6 +250,9 @@ uint64_t SafetensorsFile::read_header() {
     // Checked only now, because the length of a valid header may begin with 0x80 too.
     if (header_.starts_with("PK\x03\x04") || header_[0] == '\x80')
       refuse("this is a pickle/torch.save file, which can execute code; convert it to safetensors");
+    std::string start(std::min<uint64_t>(size, kKindBytes), '\0');
+    file_.read_at(0, start.data(), start.size());
+    if (const auto kind = what_it_is(start); !kind.empty()) refuse(fmt::format("it is {}", kind));
     refuse(in_bounds ? "its header does not begin with '{'"
                      : fmt::format("its header claims {} bytes (the limit is {}, and the file has {})", length,
                                    kMaxHeaderBytes, size));

@@ -1,6 +1,7 @@
 #include "data/files/data_paths.h"
 
-#include "storage/data_files.h"
+#include "base/error.h"
+#include "storage/path_kind.h"
 
 #include <fmt/ranges.h>
 

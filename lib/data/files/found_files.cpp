@@ -127,7 +127,7 @@ class Finder {
   }
 
   static void require_one_split_below(const std::string& pattern, const std::vector<std::string>& matches) {
-    const size_t slash = pattern.rfind('/', pattern.find_first_of("*?["));
+    const size_t slash = pattern.rfind('/', pattern.find_first_of(kPatternCharacters));
     const size_t begin = slash == std::string::npos ? 0 : slash + 1;
     std::vector<std::string> names;
     for (const std::string& match : matches) names.push_back(match.substr(begin));

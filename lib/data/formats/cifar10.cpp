@@ -99,9 +99,12 @@ class Cifar10 : public ImageDataset {
   };
 
   void read(const std::filesystem::path& path) {
+    constexpr size_t kTelling = 6;        // a label and pixels may be any bytes
     if (kind_of(path) != PathKind::file)  // a pipe would wait, and a device would never end
       throw UserError(fmt::format("not a regular file: {}", path.string()), ExitCode::data);
     const std::string bytes = read_file(path, ExitCode::data, kMaxCifarFileBytes), name = path.filename().string();
+    if (const auto kind = what_it_is(bytes, kTelling); !kind.empty())
+      throw UserError(fmt::format("{} is not a CIFAR-10 file but {}", path.string(), kind), ExitCode::data);
     files_.push_back({path.string(), size()});
     append_cifar10(bytes, path.string(), images_);
     hash_ = XXH3_64bits_withSeed(name.data(), name.size(), hash_);

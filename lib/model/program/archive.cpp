@@ -1,6 +1,7 @@
 #include "model/program/archive.h"
 
 #include "base/error.h"
+#include "base/files/file_kind.h"
 
 #include <zip.h>
 
@@ -15,13 +16,12 @@ constexpr uint64_t kMostText = uint64_t{1} << 30;  // a Llama of 80 layers has a
 /// What a file that is no ZIP archive probably is.
 std::string other_kind(const std::filesystem::path& path) {
   std::ifstream file(path, std::ios::binary);
-  std::string start(64, '\0');
+  std::string start(kKindBytes, '\0');
   file.read(start.data(), static_cast<std::streamsize>(start.size()));
   start.resize(static_cast<size_t>(std::max<std::streamsize>(0, file.gcount())));
-  if (start.starts_with("version https://git-lfs"))
-    return "a pointer of Git LFS instead of the file itself; fetch it with git lfs pull";
   if (start.starts_with("PK")) return "a ZIP archive that is cut off or damaged";
-  return "no ZIP archive, as torch.export.save writes them";
+  const std::string_view kind = what_it_is(start);
+  return kind.empty() ? "no ZIP archive, as torch.export.save writes them" : std::string(kind);
 }
 
 }  // namespace

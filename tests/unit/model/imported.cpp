@@ -290,7 +290,7 @@ TEST_CASE("what is no program of torch.export is refused in one sentence") {
   check_refused(path("absent.pt2"), "there is no such file");
   check_refused(folder.path().string(), "it is no file");
   write(path("pointer.pt2"), "version https://git-lfs.github.com/spec/v1\noid sha256:0\n");
-  check_refused(path("pointer.pt2"), "a pointer of Git LFS");
+  check_refused(path("pointer.pt2"), "a Git LFS pointer");
   write(path("text.pt2"), "import torch\n");
   check_refused(path("text.pt2"), "no ZIP archive");
   const std::string whole = content_of(file("net"));

@@ -1,5 +1,6 @@
 #include "base/error.h"
 #include "base/files/files.h"
+#include "base/log.h"
 #include "data/formats/text/document_ends.h"
 #include "data/formats/text/documents.h"
 #include "data/formats/text/text_dataset.h"
@@ -25,6 +26,7 @@ class TokenDocuments : public Documents {
     const fs::path ends = ends_path(path);
     if (std::error_code error; fs::exists(ends, error) && !fs::is_regular_file(ends, error))  // a pipe would block
       throw UserError(fmt::format("not a regular file: {}", ends.string()), ExitCode::data);
+    if (!file_.caution().empty()) log_warning("{}", file_.caution());
     note({.files = {path.string()}, .left_out = {}});
     ends_ = document_ends(read_file(ends, ExitCode::data), file_.size(), ends.string());
     measure();

@@ -1,6 +1,7 @@
 #include "base/checksum.h"
 #include "base/error.h"
 #include "base/files/file_calls.h"
+#include "base/files/file_kind.h"
 #include "base/progress.h"
 #include "base/units.h"
 #include "config/tree.h"
@@ -63,6 +64,8 @@ class TextFolder : public Documents {
       throw UserError(
           fmt::format("{} became shorter while it was read: it had {} bytes", name_of(sample), tokens_of(sample)),
           ExitCode::data);
+    if (const auto kind = what_it_is(bytes); kind.starts_with("a Git LFS pointer"))  // which is text, too
+      throw UserError(fmt::format("{} is {}", name_of(sample), kind), ExitCode::data);
     for (size_t at = 0; at < tokens.size();) {
       const size_t length = utf8_length(std::string_view(bytes).substr(at));
       if (length == 0)

@@ -3,11 +3,10 @@
 #include "base/error.h"
 #include "base/files/file_calls.h"
 #include "base/files/mapped_file.h"
-#include "base/log.h"
 #include "config/tree.h"
 #include "data/formats/other_kind.h"
 #include "data/formats/text/numpy_header.h"
-#include "storage/data_files.h"
+#include "storage/path_kind.h"
 
 #include <xxhash.h>
 
@@ -175,7 +174,7 @@ TokenFile::TokenFile(std::unique_ptr<const DataFile> file, std::optional<int64_t
 }
 
 /// Tokens of 32 or 64 bits that are read as 16-bit ones have a zero for every second value, or more.
-void TokenFile::require_fitting_bits(std::optional<int64_t> bits) const {
+void TokenFile::require_fitting_bits(std::optional<int64_t> bits) {
   constexpr int64_t kLeast = 64, kPart = 1024;  // tokens
   if (size() < kLeast) return;
   std::vector<uint8_t> scratch;
@@ -194,7 +193,10 @@ void TokenFile::require_fitting_bits(std::optional<int64_t> bits) const {
       "{} looks like tokens of {} bits, because every value between them is 0 when it "
       "is read as {}-bit ones",
       name(), found, layout_.bits);
-  if (bits && found == 32) return log_warning("{}, as data.token_bits says", what);
+  if (bits && found == 32) {
+    caution_ = what + "; data.token_bits says otherwise";
+    return;
+  }
   refuse(found == 32 ? what + "; set data.token_bits: 32 (or 16, if this is meant)"
                      : what + "; write them with 16 or 32 bits");
 }

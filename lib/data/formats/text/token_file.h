@@ -42,6 +42,8 @@ class TokenFile {
   const std::string& name() const { return file_->name(); }
   int64_t size() const { return layout_.tokens; }  ///< in tokens
   int64_t bits() const { return layout_.bits; }
+  /// What is odd about the file although the recipe asks to read it so; usually empty.
+  const std::string& caution() const { return caution_; }
   /// Writes the tokens from `first` on. Throws UserError(data), naming the file and the token's position, for a token
   /// that is not below `vocabulary`, and if the file has become shorter since it was opened.
   void read(int64_t first, std::span<int64_t> tokens, int64_t vocabulary) const;
@@ -52,11 +54,12 @@ class TokenFile {
   uint64_t fingerprint() const;
 
  private:
-  void require_fitting_bits(std::optional<int64_t> bits) const;
+  void require_fitting_bits(std::optional<int64_t> bits);
   int64_t byte_of(int64_t token) const { return layout_.header + token * layout_.bits / 8; }
 
   std::unique_ptr<const DataFile> file_;
   TokenLayout layout_;
+  std::string caution_;
 };
 
 }  // namespace trainopt

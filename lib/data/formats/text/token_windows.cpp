@@ -1,4 +1,5 @@
 #include "base/error.h"
+#include "base/log.h"
 #include "base/units.h"
 #include "data/formats/shards.h"
 #include "data/formats/text/text_dataset.h"
@@ -67,6 +68,7 @@ class TokenWindows : public TextDataset {
 
   void add(const std::string& path) {
     auto file = std::make_unique<TokenFile>(options_.files->open(path), options_.token_bits);
+    if (!file->caution().empty()) log_warning("{}", file->caution());
     const int64_t windows = (file->size() - 1) / options_.context;
     if (windows < 1)
       throw UserError(fmt::format("{} is shorter than one sample, which takes model.context and one token more: {} "
