@@ -96,9 +96,11 @@ Command add_data_pack(CLI::App& data) {
                   {"size", size ? Json{size->height, size->width} : Json()},
                   {"bytes", done.bytes},
                   {"files", options->shards},
-                  {"files_found", done.shards_found}});
+                  {"files_found", done.shards_found},
+                  {"left_out", images->left_out().json()}});
       return 0;
     }
+    if (!images->left_out().empty()) print_out("left out: {}\n", images->left_out().text());
     const std::string found = done.shards_found > 0 ? fmt::format(" ({} there already)", done.shards_found) : "";
     print_out("{} of {}, {}: {} in {}{}; what was written was read back: {}\n", counted(done.images, "image"),
               counted(packed->num_classes(), "class", "es"), kind_text(size, *options),

@@ -197,13 +197,13 @@ std::optional<int64_t> documents_of(const TokenFile& file) {
 bool is_tokens(const std::string& path, DataFiles& files) {
   const auto fits = [](const std::string& file) { return has_ending(file, kTokenEndings) && !has_cifar10_name(file); };
   // The path of a file that is not there may name a folder of images, whose reader says so.
-  std::error_code unreadable;
-  const bool is_folder =
-      is_remote(path) ? !has_ending(path, kTokenEndings) : std::filesystem::is_directory(path, unreadable);
-  const std::vector<std::string> names = is_pattern(path) ? files.matching(path)
-                                         : is_folder      ? files.list(path)
-                                                          : std::vector{path};
-  return std::any_of(names.begin(), names.end(), fits);
+  const std::vector<std::string> names = names_at(files, path, kTokenEndings);
+  const auto is_folder = [](const std::string& name) { return name.ends_with('/'); };
+  const bool has_tokens = std::any_of(names.begin(), names.end(), fits);
+  // Arrays of NumPy may also lie beside the folders of classes.
+  return has_tokens && (std::none_of(names.begin(), names.end(), is_folder) ||
+                        std::any_of(names.begin(), names.end(),
+                                    [&](const std::string& name) { return fits(name) && has_ending(name, ".bin"); }));
 }
 
 /// Each file's number of tokens, largest token, documents (null without a file of their ends, and for a remote file,

@@ -8,9 +8,8 @@
 #include "config/load.h"
 #include "data/formats/cifar10_file.h"
 #include "data/formats/shards.h"
+#include "data/files/real_paths.h"
 #include "data/formats/text/text_dataset.h"
-
-#include <xxhash.h>
 
 #include <algorithm>
 #include <array>
@@ -73,10 +72,12 @@ struct OpenRequest {
 };
 using Opened = std::shared_ptr<const Dataset>;
 
-DecodeOptions decoding_of(const DataConfig& data) {
+DecodeOptions decoding_of(const OpenRequest& request) {
+  const DataConfig& data = request.data;
   return {.size = data.decode == DecodeKind::scaled ? DecodeSize::reduced : DecodeSize::full,
           .max_pixels = data.max_pixels,
-          .memory = std::make_shared<DecodeMemory>(data.memory_limit.count)};
+          .memory = request.training ? request.training->decoding().memory
+                                     : std::make_shared<DecodeMemory>(data.memory_limit.count)};
 }
 
 Opened open_fake(const OpenRequest& request) { return make_fake_cifar10(request.data.size, request.seed); }
@@ -93,23 +94,23 @@ Opened open_folder(const OpenRequest& request) {
     throw UserError(
         "data.cache: memory caches full-size images, which data.decode: scaled never produces; choose one of the two");
   TRAINOPT_CHECK(!request.evaluates || request.training != nullptr);
-  return open_image_folder(request.paths.only("image_folder"), {.decoding = decoding_of(data),
+  return open_image_folder(request.paths.only("image_folder"), {.decoding = decoding_of(request),
                                                                 .memory_limit = keeps ? data.memory_limit.count : 0,
                                                                 .training = request.training});
 }
 
 Opened open_packed_files(const OpenRequest& request) {
   return open_packed(request.paths,
-                     {.decoding = decoding_of(request.data), .training = request.training, .files = request.files});
+                     {.decoding = decoding_of(request), .training = request.training, .files = request.files});
 }
 
 Opened open_tar_files(const OpenRequest& request) {
-  return open_tar(request.paths, decoding_of(request.data), request.files);
+  return open_tar(request.paths, decoding_of(request), request.files);
 }
 
 Opened open_parquet_files(const OpenRequest& request) {
   const DataConfig& data = request.data;
-  return open_parquet(request.paths, {.decoding = decoding_of(data),
+  return open_parquet(request.paths, {.decoding = decoding_of(request),
                                       .columns = data.parquet,
                                       .memory_limit = data.memory_limit.count,
                                       .keep_in_memory = data.cache == CacheKind::memory,
@@ -172,21 +173,13 @@ const DataPaths& needed_paths(const DataConfig& data) {
   return *data.path;
 }
 
-bool has_known_ending(const std::string& path) {
-  return std::any_of(kDataFormats.begin(), kDataFormats.end(), [&](const DataFormat& format) {
-    return !format.ending.empty() && has_ending(path, format.ending);
-  });
-}
-
 /// What kind of images are at these paths, by the names of the files.
 DatasetKind kind_of_images(const DataPaths& paths, DataFiles& files) {
+  std::vector<std::string_view> endings;
+  for (const DataFormat& format : kDataFormats)
+    if (!format.ending.empty()) endings.push_back(format.ending);
   const std::string& path = paths.all.front();
-  std::vector<std::string> names{path};
-  std::error_code unreadable;
-  if (is_pattern(path) && (is_remote(path) || !std::filesystem::exists(path, unreadable)))
-    names = files.matching(path);
-  else if (is_remote(path) ? !has_known_ending(path) : std::filesystem::is_directory(path, unreadable))
-    names = files.list(path);
+  const std::vector<std::string> names = names_at(files, path, endings);
   for (const DataFormat& format : kDataFormats)
     if (!format.ending.empty() &&
         std::any_of(names.begin(), names.end(), [&](const auto& name) { return has_ending(name, format.ending); }))
@@ -208,18 +201,11 @@ const std::vector<std::string>& Dataset::note(FoundFiles found) {
 }
 
 std::vector<uint64_t> Dataset::file_hashes() const {
+  RealPaths real;
   std::vector<uint64_t> hashes;
-  for (const std::string& file : found_.files) hashes.push_back(path_hash(file));
+  for (const std::string& file : found_.files) hashes.push_back(real.hash_of(file));
   return hashes;
 }
-
-uint64_t path_hash(const std::string& path) {
-  std::error_code unreadable;
-  const auto real = is_remote(path) ? path : std::filesystem::weakly_canonical(path, unreadable).string();
-  return hash_of_real_path(unreadable ? path : real);
-}
-
-uint64_t hash_of_real_path(const std::string& path) { return XXH3_64bits(path.data(), path.size()); }
 
 const std::vector<std::string>& ImageDataset::class_names() const {
   static const std::vector<std::string> none;
@@ -242,9 +228,15 @@ void ImageDataset::load_file(int64_t sample, std::span<const uint8_t> bytes, uin
       pipeline.run_encoded(bytes, decoding_, is_known ? ReadTo::part : ReadTo::end, key, destination, scratch.image);
   if (is_known) return;
   whole_.add(sample);
-  if (file.height * file.width > kManyPixels && !said_many_.exchange(true))
-    log_warning("an image of {}x{} pixels (width x height), and more like it may follow; data.max_pixels is {}: {}",
-                file.width, file.height, decoding_.max_pixels, name_of(sample));
+  warn_if_very_large(sample, file);
+}
+
+void ImageDataset::warn_if_very_large(int64_t sample, ImageSize size) const {
+  if (size.height * size.width <= kManyPixels || !decoding_.memory || !decoding_.memory->is_first_very_large()) return;
+  log_warning(
+      "a very large image, which takes long to decode: {}x{} pixels (width x height); data.max_pixels would refuse it, "
+      "and others are not named: {}",
+      size.width, size.height, name_of(sample));
 }
 
 ImageSize ImageDataset::decoded_size(std::span<const uint8_t> bytes, LoadScratch& scratch) const {
@@ -296,7 +288,7 @@ std::shared_ptr<const Dataset> open_evaluation_data(const DataConfig& data, cons
   if (!paths && format.test_file.empty()) return nullptr;
   const DataPaths where =
       paths ? *paths : std::filesystem::path(needed_paths(data).only(format.word)) / format.test_file;
-  if (!paths && !std::filesystem::exists(where.all.front())) return nullptr;
+  if (!paths && kind_of(where.all.front()) == PathKind::absent) return nullptr;
   if (!format.files)
     throw UserError(
         fmt::format("evaluation.path needs a data.dataset that is read from files: {}", word_of(data.dataset)));

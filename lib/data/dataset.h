@@ -8,7 +8,6 @@
 #include "data/sample_marks.h"
 #include "storage/data_files.h"
 
-#include <atomic>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -72,10 +71,6 @@ class Dataset {
   mutable DataIdentity identity_;
 };
 
-/// A hash of the file's real path: links are followed.
-uint64_t path_hash(const std::string& path);
-uint64_t hash_of_real_path(const std::string& path);
-
 /// Images with labels.
 class ImageDataset : public Dataset {
  public:
@@ -106,13 +101,14 @@ class ImageDataset : public Dataset {
   /// file is read to its end, so that damage is found whatever part of the image the transforms need.
   void load_file(int64_t sample, std::span<const uint8_t> bytes, uint64_t key, const Pipeline& pipeline,
                  const Destination& destination, LoadScratch& scratch) const;
+  /// Warns of the first image with more than kManyPixels.
+  void warn_if_very_large(int64_t sample, ImageSize size) const;
   /// size_of() for such an image.
   ImageSize decoded_size(std::span<const uint8_t> bytes, LoadScratch& scratch) const;
 
  private:
   DecodeOptions decoding_;
   mutable std::once_flag whole_made_;
-  mutable std::atomic<bool> said_many_{false};
   mutable SampleMarks whole_;  ///< samples whose files were read to the end without a fault
 };
 

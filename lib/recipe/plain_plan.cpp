@@ -200,7 +200,8 @@ void note_data(const Recipe& recipe, const Plan& plan, std::vector<std::string>&
                     plan.evaluation->trained_on));
   left_out("data.path", plan.data.dataset.get());
   if (plan.evaluation) left_out("evaluation.path", plan.evaluation->data.dataset.get());
-  if (const int64_t workers = recipe.data.num_workers.value.value_or(0); workers > plan.machine.cores)
+  const int64_t workers = recipe.data.num_workers.value.value_or(0) * std::max<int64_t>(1, plan.position.local_ranks);
+  if (workers > plan.machine.cores)
     notes.push_back(
         fmt::format("data.num_workers is {} and there {} only; more threads than cores rarely load faster", workers,
                     plan.machine.cores == 1 ? "is 1 core" : fmt::format("are {} cores", plan.machine.cores)));

@@ -62,6 +62,11 @@ void ProgramOfPlan::require_classes(const DataSpec& data, const char* whose) con
         fmt::format("{} predicts {}, and {} has {}; export it with as many, or give it a new last layer with "
                     "model.replace_head: true and model.num_classes: auto",
                     path(), counted(known, "class", "es"), whose, images->num_classes()));
+  if (takes_datas_classes_)  // auto, which the training data decided
+    throw UserError(
+        fmt::format("the training data has {}, and {} has {}; set model.num_classes to at least as many, or "
+                    "look at the labels",
+                    counted(known, "class", "es"), whose, images->num_classes()));
   throw UserError(fmt::format("model.num_classes is {}{}, and {} has {}; set it to auto, or to at least as many", known,
                               model_.num_classes ? "" : ", the default", whose,
                               counted(images->num_classes(), "class", "es")));
@@ -133,7 +138,7 @@ void ProgramOfPlan::note_classes(Plan& plan) const {
   if (images == nullptr || task() != ModelTask::classification) return;
   if (takes_datas_classes_)
     plan.notes.push_back(
-        fmt::format("model.num_classes: auto is {}, as many as the data has classes", images->num_classes()));
+        fmt::format("model.num_classes: auto is {}, the number of classes in the data", images->num_classes()));
   const int64_t known = program_ ? program_->classes : classes_of(model_);
   if (images->num_classes() < known && !program_ && !model_.num_classes)
     plan.notes.push_back(fmt::format("model.num_classes is {}, the default, and the data has {}; auto takes as many",

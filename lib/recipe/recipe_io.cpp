@@ -35,17 +35,19 @@ void require_model_files(const Recipe& recipe) {
 void require_data_files(const Recipe& recipe) {
   const DataFormat& format = format_of(recipe.data.dataset);
   const auto look = [&](const char* key, const std::optional<DataPaths>& paths) {
-    if (!paths || paths->is_remote() || !format.files) return;
+    if (!paths || !format.files) return;
     const auto files = local_data_files();
     try {
+      DataPaths local;
+      for (const std::string& path : paths->all)
+        is_remote(path) ? require_remote_path(path) : local.all.push_back(path);
+      if (local.all.empty()) return;
       if (format.remote) {
-        find_files(*files, *paths,
+        find_files(*files, local,
                    format.text ? std::span<const std::string_view>(kTokenEndings)
                                : std::span<const std::string_view>(&format.ending, 1));
-      } else if (const std::string& path = paths->only(format.word); !std::filesystem::exists(path)) {
-        throw UserError(
-            fmt::format("the data set does not exist (relative paths start at the current folder): {}", path),
-            ExitCode::data);
+      } else {
+        require_path(paths->only(format.word));
       }
     } catch (const UserError& error) {
       throw UserError(fmt::format("{}: {}", key, error.what()), error.code());

@@ -6,6 +6,7 @@
 #include "recipe/validate.h"
 #include "storage/data_files.h"
 
+#include <algorithm>
 #include <string_view>
 
 namespace trainopt {
@@ -31,6 +32,9 @@ void check_files(const Recipe& recipe, const Keys& changed, Problems& problems) 
     if (!data.path)
       problems.push_back({"data.path", fmt::format("{} needs {}; name it with this key", name,
                                                    format.one_file ? "a file or a folder" : "a folder")});
+    for (const auto& [key, paths] : {std::pair{"data.path", &data.path}, {"evaluation.path", &recipe.evaluation.path}})
+      if (*paths && std::find((*paths)->all.begin(), (*paths)->all.end(), "") != (*paths)->all.end())
+        problems.push_back({key, "must not be empty"});
     if (!format.remote)
       for (const auto& [key, paths] :
            {std::pair{"data.path", &data.path}, {"evaluation.path", &recipe.evaluation.path}})

@@ -82,7 +82,24 @@ std::vector<std::string> list_folder(const std::string& path) {
   return found;
 }
 
+bool fits(const std::string& name, const std::string& pattern) {
+  return ::fnmatch(pattern.c_str(), name.c_str(), FNM_PATHNAME | FNM_PERIOD) == 0;
+}
+
+/// glob() asks about each match whether it is a folder; listing a folder tells it.
 std::vector<std::string> local_matches(const std::string& pattern) {
+  const size_t slash = pattern.rfind('/');
+  const std::string folder = slash == std::string::npos ? "" : pattern.substr(0, slash + 1);
+  std::error_code unreadable;
+  if (!is_pattern(folder) && fs::is_directory(folder.empty() ? "." : folder, unreadable)) {
+    std::vector<std::string> matches;
+    for (const std::string& entry : list_folder(folder.empty() ? "." : folder)) {
+      const bool is_folder = entry.ends_with('/');
+      const std::string name = fs::path(is_folder ? entry.substr(0, entry.size() - 1) : entry).filename().string();
+      if (fits(name, pattern.substr(folder.size()))) matches.push_back(folder + name + (is_folder ? "/" : ""));
+    }
+    return matches;
+  }
   glob_t found{};
   const int status = ::glob(pattern.c_str(), GLOB_ERR | GLOB_MARK | GLOB_NOSORT, nullptr, &found);
   std::vector<std::string> matches(found.gl_pathv, found.gl_pathv + found.gl_pathc);
@@ -189,6 +206,12 @@ std::shared_ptr<RemoteStore> DataFiles::store() {
   return store_;
 }
 
+void require_remote_path(const std::string& path) {
+  const std::string key = remote_path(path).key;
+  if (key.find('/', key.find_first_of(kPatternCharacters)) != std::string::npos && is_pattern(key))
+    throw UserError(fmt::format("in object storage a pattern must be in a path's last part: {}", path), ExitCode::data);
+}
+
 std::vector<std::string> DataFiles::list(const std::string& path) {
   if (!is_remote(path)) return list_folder(path);
   auto [bucket, key] = remote_path(path);
@@ -200,16 +223,13 @@ std::vector<std::string> DataFiles::list(const std::string& path) {
 
 std::vector<std::string> DataFiles::matching(const std::string& pattern) {
   if (!is_remote(pattern)) return local_matches(pattern);
+  require_remote_path(pattern);
   const auto [bucket, key] = remote_path(pattern);
   const size_t first = key.find_first_of(kPatternCharacters);
-  if (key.find('/', first) != std::string::npos)
-    throw UserError(fmt::format("in object storage a pattern must be in a path's last part: {}", pattern),
-                    ExitCode::data);
   std::vector<std::string> found;
   for (const auto& object : store()->list(bucket, key.substr(0, first))) {
     const std::string name = object.key.substr(0, object.key.size() - (object.key.ends_with('/') ? 1 : 0));
-    if (::fnmatch(key.c_str(), name.c_str(), FNM_PATHNAME | FNM_PERIOD) == 0)
-      found.push_back(remote_name(bucket, object.key));
+    if (fits(name, key)) found.push_back(remote_name(bucket, object.key));
   }
   return found;
 }

@@ -51,6 +51,9 @@ struct FileCaches {
   std::optional<int64_t> memory = std::nullopt;  ///< bytes
 };
 
+/// Throws UserError(data) for a remote path whose text cannot be one of an object, a folder or a pattern.
+void require_remote_path(const std::string& path);
+
 /// Safe to use from many threads.
 class DataFiles {
  public:

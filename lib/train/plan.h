@@ -79,7 +79,7 @@ struct EvaluationPlan {
   std::optional<int64_t> every_n_steps;
   bool at_end = true;
   DataPlan data;           ///< every sample, in index order
-  std::string trained_on;  ///< what of the data is trained on (data/overlap.h); empty: nothing
+  std::string trained_on;  ///< what of the data is trained on (data/files/overlap.h); empty: nothing
 };
 
 struct Plan {

@@ -274,6 +274,20 @@ def test_check_looks_at_paths(trainopt):
     assert result.code == 3 and "data.path: nothing fits the pattern: *.tar" in result.err
     trainopt.write("images/0.tar", "")
     assert trainopt("check", "bad.yaml", "data.dataset=tar", "data.path=images/*.tar").code == 0
+    for paths, says in (
+        ("[s3://b/x.tar, y.tar]", "data.path: the data set does not exist"),
+        ("s3://b/*/x.tar", "data.path: in object storage a pattern must be in a path's last part"),
+        ("s3:///x", "data.path: a remote path must be s3://bucket/key"),
+    ):
+        result = trainopt("check", "bad.yaml", "data.dataset=tar", f"data.path={paths}")
+        assert result.code == 3 and says in result.err, result
+    os.symlink("loop", trainopt.folder / "loop")
+    for dataset in ("image_folder", "tar", "cifar10"):
+        for command in ("check", "plan"):
+            result = trainopt(command, "bad.yaml", f"data.dataset={dataset}", "data.path=loop")
+            assert result.code == 3 and "a link leads to itself: loop" in result.err, result
+    result = trainopt("check", "bad.yaml", 'data.path=""')
+    assert result.code == 2 and "data.path: must not be empty" in result.err
     result = trainopt("check", "bad.yaml", "data.path=[images, images]")
     assert result.code == 2 and "image_folder reads one file or folder, and 2 are named" in result.err
 
@@ -285,6 +299,32 @@ def test_max_pixels(trainopt):
     fails(trainopt, "data.max_pixels=399", says=["images/", "20x20 pixels", "data.max_pixels", ": 399"])
     result = trainopt("check", "bad.yaml", "data.dataset=fake_cifar10", "data.path=null", "data.max_pixels=9")
     assert result.code == 2 and "data.max_pixels" in result.err and "remove this key" in result.err
+
+
+@pytest.mark.parametrize("keys", [[], ["data.cache=memory"]])
+def test_very_large_images_are_warned_about_once(keys, trainopt):
+    trainopt.write("bad.yaml", FOLDER)
+    for name in ("images/0/1.png", "images/0/2.png", "held/0/3.png"):
+        trainopt.write(name, "")
+        Image.new("1", (9460, 9460)).save(trainopt.folder / name)  # more than 89,478,485 pixels
+    job = ("bad.yaml", "data.batch_size=1", "evaluation.path=held", "train.max_steps=2", *keys)
+    result = trainopt("run", *job)
+    assert result.code == 0, result
+    said = [line for line in (result.out + result.err).splitlines() if "a very large image" in line]
+    assert len(said) == 1 and "9460x9460 pixels" in said[0], said
+
+
+@pytest.mark.parametrize("workers", [0, 1, 3])
+def test_whether_a_large_image_fits_does_not_depend_on_the_workers(workers, trainopt):
+    trainopt.write("bad.yaml", FOLDER)
+    write_images(trainopt, 8)
+    Image.new("RGB", (4805, 4805)).save(trainopt.folder / "images/1/0005.png")  # 66 MiB
+    keys = ("data.on_bad_sample=substitute", "data.max_bad_samples=8", f"data.num_workers={workers}", "train.epochs=2")
+    for limit, is_bad in (("70MiB", False), ("60MiB", True)):
+        result = trainopt("run", "bad.yaml", *keys, f"data.memory_limit={limit}", "train.max_steps=null")
+        assert result.code == 0, result
+        said = [line for line in (result.out + result.err).splitlines() if "takes the place of" in line]
+        assert len(said) == is_bad and all("0005.png: decoding it takes 66.1 MiB" in line for line in said), said
 
 
 def test_hints_of_the_plan(trainopt):

@@ -264,7 +264,7 @@ LAYOUTS = {
         {"fineweb_train_000001.bin": llmc(40), "fineweb_train_000002.bin": llmc(20), "fineweb_val_000000.bin": llmc(9)},
         "tokens",
         [
-            (".", None, ["data.path=./fineweb_train_*.bin evaluation.path=./fineweb_val_000000.bin"]),
+            (".", None, ["'data.path=./fineweb_train_*.bin' evaluation.path=./fineweb_val_000000.bin"]),
             ("fineweb_train_*.bin", "fineweb_val_*.bin", 13, None),
         ],
     ),
@@ -326,4 +326,4 @@ def test_layout(name, trainopt):
             plan = result.json()
             assert plan["data"]["samples"] == expected, path
             if classes[0] is not None:
-                assert f"auto is {classes[0]}, as many as the data has classes" in " ".join(plan["notes"])
+                assert f"auto is {classes[0]}, the number of classes in the data" in " ".join(plan["notes"])

@@ -48,6 +48,7 @@ def test_a_job_on_packed_files_is_the_job_on_the_folder(trainopt, digits, packed
         "bytes": (trainopt.folder / "files.pack").stat().st_size,
         "files": 1,
         "files_found": 0,
+        "left_out": [],
     }
     assert packed("shards", "--resize", 32, "--shards", 3)["size"] == [32, 32]
     for dataset, path in (("image_folder", folder), ("packed", "files.pack"), ("packed", "shards")):

@@ -401,7 +401,8 @@ def test_files_that_are_refused(trainopt, digits):
     content = good.read_bytes()
     for name, changed in (("empty", b""), ("short", content[:-20]), ("text", b"PAR1" * 100), ("zeros", bytes(1000))):
         trainopt.write("bad.parquet", changed)
-        trainopt.is_refusal(run(trainopt, "bad.parquet", name), 3, ["no Parquet file, or it is damaged", "bad.parquet"])
+        says = "the file is empty" if name == "empty" else "no Parquet file, or it is damaged"
+        trainopt.is_refusal(run(trainopt, "bad.parquet", name), 3, [says, "bad.parquet"])
     write(trainopt.folder / "set/a.parquet", table_of(rows))
     plain = pa.table({"image": [image for image, _ in rows], "label": [label for _, label in rows]})
     write(trainopt.folder / "set/b.parquet", plain)

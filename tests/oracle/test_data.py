@@ -417,6 +417,7 @@ def deviating(sampling: str) -> dict[str, tuple[bytes, bool]]:
         "Premature end of JPEG file": (plain[:middle], False),
         "bad Huffman code": (plain[:middle] + b"\xff\x00" * 200 + b"\xff\xd9", False),
         "0xd5 instead of RST": (restarts.replace(b"\xff\xd1", b"\xff\xd5"), False),
+        "extraneous bytes before marker 0xd1": (restarts.replace(b"\xff\xd1", b"\x55" * 9 + b"\xff\xd1"), False),
         "Inconsistent progression sequence": (progressive[:-2] + first_refinement + progressive[-2:], False),
     }
 

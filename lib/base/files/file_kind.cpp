@@ -25,16 +25,23 @@ constexpr std::array kMagics = {
     Magic{"7z\xbc\xaf\x27\x1c"sv, "a 7z archive; unpack it"},
     Magic{"\x93NUMPY"sv, "an array that NumPy saved"},
     Magic{"\x89HDF\r\n\x1a\n"sv, "an HDF5 file, which this program does not read"},
-    Magic{"PAR1"sv, "a Parquet file; set data.dataset: parquet"},
-    Magic{"ARROW1"sv, "an Arrow file; write it as Parquet"},
-    Magic{"TRNOPACK"sv, "a packed file of `trainopt data pack`; set data.dataset: packed"},
-    Magic{"RIFF"sv, "in the RIFF format, as WebP images are"},
+    Magic{"PAR1"sv, "a Parquet file"},
+    Magic{"ARROW1"sv, "an Arrow file"},
+    Magic{"TRNOPACK"sv, "a packed file of trainopt"},
     Magic{"GIF8"sv, "a GIF image"},
     Magic{"BM"sv, "a BMP image"},
     Magic{"II*\0"sv, "a TIFF image"},
     Magic{"MM\0*"sv, "a TIFF image"},
     Magic{"\x89PNG"sv, "a PNG image"},
     Magic{"\xff\xd8\xff"sv, "a JPEG image"},
+    Magic{"\x80\x05\x95"sv, "a Python pickle, which this program does not read"},
+    Magic{"\x80\x04\x95"sv, "a Python pickle, which this program does not read"},
+    Magic{"GGUF"sv, "a GGUF file"},
+    Magic{"SQLite format 3"sv, "an SQLite database"},
+    Magic{"\x7f"
+          "ELF"sv,
+          "a program or library"},
+    Magic{"\x1f\x8b\x08"sv, "compressed with gzip; unpack it"},
     Magic{"\x80\x02"sv, "a Python pickle, which this program does not read"},
     Magic{"\x80\x04"sv, "a Python pickle, which this program does not read"},
     Magic{"MMIDIDX\0"sv, "an index of Megatron's, which belongs to a .bin file"},
@@ -53,8 +60,14 @@ bool is_html(std::string_view start) {
 
 std::string_view what_it_is(std::string_view start, size_t least) {
   constexpr size_t kTarMagicAt = 257;  // behind a name, which may begin like another kind's magic number
-  if (start.size() > kTarMagicAt && start.substr(kTarMagicAt).starts_with("ustar"))
-    return "a tar file; set data.dataset: tar";
+  if (start.size() > kTarMagicAt && start.substr(kTarMagicAt).starts_with("ustar")) return "a tar file";
+  constexpr size_t kWebpAt = 8;
+  if (start.starts_with("RIFF") && start.substr(std::min(start.size(), kWebpAt)).starts_with("WEBP"))
+    return "a WebP image";
+  constexpr size_t kLengthBytes = 8;  // a header below 4 GiB leaves their upper half zero
+  if (start.size() > kLengthBytes && start.substr(4, 4) == std::string_view("\0\0\0\0", 4) &&
+      start.substr(kLengthBytes).starts_with("{\""))
+    return "a safetensors file";
   for (const Magic& magic : kMagics)
     if (magic.bytes.size() >= least && start.starts_with(magic.bytes)) return magic.what;
   return is_html(start) ? "a web page in place of the file; download it again" : "";

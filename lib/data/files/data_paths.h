@@ -18,7 +18,7 @@ struct DataPaths {
   explicit DataPaths(std::vector<std::string> paths) : all(std::move(paths)) {}
   bool operator==(const DataPaths&) const = default;
 
-  std::vector<std::string> all;  ///< at least one
+  std::vector<std::string> all;  ///< empty only where there is no data
 
   /// The paths for messages: "a.bin, b.bin".
   std::string text() const;

@@ -1,11 +1,13 @@
 #include "data/files/found_files.h"
 
 #include "base/units.h"
+#include "data/files/real_paths.h"
 #include "data/files/splits.h"
 
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <filesystem>
 #include <unordered_set>
@@ -17,19 +19,21 @@ namespace fs = std::filesystem;
 
 [[noreturn]] void refuse_paths(const std::string& sentence) { throw UserError(sentence, ExitCode::data); }
 
-bool exists(const std::string& path) {
-  std::error_code unreadable;  // reading it will say why
-  return is_remote(path) || fs::exists(fs::symlink_status(path, unreadable));
-}
-
-/// "a.bin, b.bin, c.bin, ...".
-std::string first_of(const std::vector<std::string>& names) {
-  const std::vector<std::string> first(names.begin(), names.begin() + std::min<std::ptrdiff_t>(3, std::ssize(names)));
-  return fmt::format("{}{}", fmt::join(first, ", "), names.size() > first.size() ? ", ..." : "");
+/// What a path of a data set is.
+enum class Named { file, folder, pattern, nothing };
+Named named(const std::string& path, std::span<const std::string_view> endings) {
+  if (is_remote(path))
+    return is_pattern(path) ? Named::pattern : has_ending(path, endings) ? Named::file : Named::folder;
+  const PathKind kind = kind_of(path);
+  if (kind == PathKind::folder) return Named::folder;
+  if (kind != PathKind::absent) return Named::file;
+  return is_pattern(path) ? Named::pattern : Named::nothing;
 }
 
 /// "*.bin or *.npy".
 std::string words(std::span<const std::string_view> endings) { return fmt::format("*{}", fmt::join(endings, " or *")); }
+
+constexpr int64_t kMostNames = 1'000'000;
 
 /// {0000..0146}: all numbers, as wide as the first; {a,b}: each text. Null if `inside` is neither.
 std::optional<std::vector<std::string>> alternatives(const std::string& inside) {
@@ -40,10 +44,9 @@ std::optional<std::vector<std::string>> alternatives(const std::string& inside) 
       const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
       return error == std::errc() && end == text.data() + text.size() && number >= 0;
     };
-    constexpr int64_t kMost = 10'000'000;
-    if (!is_number(inside.substr(0, dots), first) || !is_number(inside.substr(dots + 2), last) || last < first ||
-        last - first >= kMost)
-      return std::nullopt;
+    if (!is_number(inside.substr(0, dots), first) || !is_number(inside.substr(dots + 2), last) || last < first)
+      refuse_paths(fmt::format("braces must hold two numbers, such as {{0000..0146}}, or names: {{{}}}", inside));
+    if (last - first >= kMostNames) refuse_paths(fmt::format("braces of more than {} names", with_commas(kMostNames)));
     for (int64_t number = first; number <= last; ++number) all.push_back(fmt::format("{:0{}}", number, dots));
     return all;
   }
@@ -55,18 +58,14 @@ std::optional<std::vector<std::string>> alternatives(const std::string& inside) 
   return all.size() > 1 ? std::optional(all) : std::nullopt;
 }
 
-/// The paths that one with braces stands for; itself without any, or if it is a file's name.
-std::vector<std::string> without_braces(const std::string& path) {
+/// Adds the paths that one with braces stands for; itself without any, or if it is a file's name.
+void add_without_braces(const std::string& path, std::vector<std::string>& all) {
+  if (std::ssize(all) > kMostNames) refuse_paths(fmt::format("braces of more than {} names", with_commas(kMostNames)));
   const size_t open = path.find('{'), close = path.find('}', open);
-  std::error_code unreadable;
-  if (close == std::string::npos || (!is_remote(path) && fs::exists(path, unreadable))) return {path};
-  const auto each = alternatives(path.substr(open + 1, close - open - 1));
-  if (!each) return {path};
-  std::vector<std::string> all;
-  for (const std::string& one : *each)
-    for (std::string& rest : without_braces(path.substr(0, open) + one + path.substr(close + 1)))
-      all.push_back(std::move(rest));
-  return all;
+  const bool is_name = close == std::string::npos || (!is_remote(path) && kind_of(path) != PathKind::absent);
+  const auto each = is_name ? std::nullopt : alternatives(path.substr(open + 1, close - open - 1));
+  if (!each) return all.push_back(path);
+  for (const std::string& one : *each) add_without_braces(path.substr(0, open) + one + path.substr(close + 1), all);
 }
 
 class Finder {
@@ -74,42 +73,45 @@ class Finder {
   Finder(DataFiles& storage, std::span<const std::string_view> endings) : storage_(storage), endings_(endings) {}
 
   FoundFiles find(const DataPaths& paths) {
+    std::vector<std::string> names;
     for (const std::string& path : paths.all) {
-      const auto expanded = without_braces(path);
-      require_all_exist(expanded);
-      for (const std::string& each : expanded) add(each);
+      const size_t before = names.size();
+      add_without_braces(path, names);
+      require_all_there(std::span(names).subspan(before));
     }
-    require_different();
+    for (const std::string& name : names) add(name);
+    if (names.size() > 1) require_different();
     return std::move(found_);
   }
 
  private:
-  static void require_all_exist(const std::vector<std::string>& paths) {
+  void require_all_there(std::span<const std::string> paths) const {
     std::vector<std::string> missing;
     for (const std::string& path : paths)
-      if (!exists(path) && !is_pattern(path)) missing.push_back(path);
+      if (named(path, endings_) == Named::nothing) missing.push_back(path);
     if (missing.empty()) return;
-    if (paths.size() == 1)
-      refuse_paths(
-          fmt::format("the data set does not exist (relative paths start at the current folder): {}", missing[0]));
+    if (paths.size() == 1) require_path(missing.front());
     refuse_paths(fmt::format("{} of {} do not exist: {}", missing.size(), counted(std::ssize(paths), "file"),
                              first_of(missing)));
   }
 
   void add(const std::string& path) {
-    if (is_pattern(path) && (is_remote(path) || !exists(path))) {
-      add_matches(path);
-    } else if (is_remote(path) ? !has_ending(path, endings_) : fs::is_directory(path)) {
-      add_folder(path, false);
-    } else {
-      found_.files.push_back(path);
+    switch (named(path, endings_)) {
+      case Named::pattern:
+        return add_matches(path);
+      case Named::folder:
+        return add_folder(path, false);
+      default:
+        found_.files.push_back(path);
     }
   }
 
   void add_matches(const std::string& pattern) {
     std::vector<std::string> files, folders, others;
-    for (std::string& match : storage_.matching(pattern))
+    for (std::string& match : storage_.matching(pattern)) {
+      if (belongs_to_others(match)) continue;
       (match.ends_with('/') ? folders : has_ending(match, endings_) ? files : others).push_back(std::move(match));
+    }
     if (files.empty() && folders.empty() && others.empty()) {
       if (!is_remote(pattern)) refuse_paths(fmt::format("nothing fits the pattern: {}", pattern));
       return found_.files.push_back(pattern);  // an object may have such a name
@@ -137,17 +139,21 @@ class Finder {
   void add_folder(const std::string& folder, bool is_one_of_several) {
     std::vector<std::string> files;
     LeftOut others;
+    std::vector<std::string> folders;
     for (std::string& entry : storage_.list(folder)) {
       const bool is_folder = entry.ends_with('/');
       const std::string name = fs::path(is_folder ? entry.substr(0, entry.size() - 1) : entry).filename().string();
+      if (is_folder) folders.push_back(entry);
       if (is_folder)
         others.add(name.starts_with('.') ? "hidden folder" : "folder", name);
+      else if (name.starts_with('.') && !is_apple_double(name))
+        others.add("hidden file", name);
       else if (has_ending(name, endings_) && !is_apple_double(name))
         files.push_back(std::move(entry));
       else if (!belongs_to_others(name))
         others.add_file(name);
     }
-    if (files.empty()) refuse_empty(folder, others, is_one_of_several);
+    if (files.empty()) refuse_empty(folder, others, is_one_of_several ? std::vector<std::string>() : folders);
     require_one_kind(files, folder);
     std::vector<std::string> names;
     for (const std::string& file : files) names.push_back(fs::path(file).filename().string());
@@ -161,15 +167,17 @@ class Finder {
     return name.ends_with(".tar.index") || name.ends_with(".ends") || name.ends_with(".idx");
   }
 
-  [[noreturn]] void refuse_empty(const std::string& folder, const LeftOut& others, bool is_one_of_several) {
+  [[noreturn]] void refuse_empty(const std::string& folder, const LeftOut& others,
+                                 const std::vector<std::string>& folders) {
+    constexpr size_t kMostFolders = 16, kMostNamed = 3;
     std::vector<std::string> below;  // where the files are instead
-    for (const std::string& entry : is_one_of_several ? std::vector<std::string>() : storage_.list(folder)) {
-      if (!entry.ends_with('/') || below.size() == 3) continue;
-      const auto inside = storage_.list(entry);
-      const auto count = std::count_if(inside.begin(), inside.end(),
-                                       [&](const std::string& name) { return has_ending(name, endings_); });
-      if (count > 0) below.push_back(fmt::format("{} has {}", entry.substr(0, entry.size() - 1), count));
-    }
+    for (size_t i = 0; i < std::min(kMostFolders, folders.size()) && below.size() < kMostNamed; ++i) try {
+        const auto inside = storage_.list(folders[i]);
+        const auto count = std::count_if(inside.begin(), inside.end(),
+                                         [&](const std::string& name) { return has_ending(name, endings_); });
+        if (count > 0) below.push_back(fmt::format("{} has {}", folders[i].substr(0, folders[i].size() - 1), count));
+      } catch (const UserError&) {  // it is not what the message is about
+      }
     const std::string what = fmt::format("the folder contains no {} files: {}", words(endings_), folder);
     if (!below.empty()) refuse_paths(fmt::format("{}; {}", what, fmt::join(below, ", ")));
     refuse_paths(others.empty() ? what : fmt::format("{}; it has {}", what, others.text()));
@@ -189,14 +197,11 @@ class Finder {
   }
 
   void require_different() const {
-    if (found_.files.size() < 2) return;
     std::unordered_set<std::string> known;
     std::vector<std::string> twice;
-    for (const std::string& file : found_.files) {
-      std::error_code unreadable;
-      const std::string real = is_remote(file) ? file : fs::weakly_canonical(file, unreadable).string();
-      if (!known.insert(unreadable ? file : real).second) twice.push_back(file);
-    }
+    RealPaths real;
+    for (const std::string& file : found_.files)
+      if (!known.insert(real.of(file)).second) twice.push_back(file);
     if (!twice.empty())
       refuse_paths(fmt::format("{} named twice: {}",
                                twice.size() == 1 ? "a file is" : counted(std::ssize(twice), "file") + " are",
@@ -210,6 +215,37 @@ class Finder {
 
 }  // namespace
 
+std::string first_of(const std::vector<std::string>& names) {
+  const std::vector<std::string> first(names.begin(), names.begin() + std::min<std::ptrdiff_t>(3, std::ssize(names)));
+  return fmt::format("{}{}", fmt::join(first, ", "), names.size() > first.size() ? ", ..." : "");
+}
+
+PathKind require_path(const std::string& path) {
+  std::error_code reason;
+  const fs::file_status status = fs::status(path, reason);
+  if (path.find("://") != std::string::npos && status.type() == fs::file_type::not_found)
+    refuse_paths(fmt::format("of paths with ://, only s3:// is read: {}", path));
+  if (status.type() == fs::file_type::not_found)
+    refuse_paths(fmt::format("the data set does not exist (relative paths start at the current folder): {}", path));
+  if (reason == std::errc::too_many_symbolic_link_levels) refuse_paths(fmt::format("a link leads to itself: {}", path));
+  if (reason) refuse_paths(fmt::format("cannot look at the data set: {}: {}", reason.message(), path));
+  return status.type() == fs::file_type::directory ? PathKind::folder
+         : status.type() == fs::file_type::regular ? PathKind::file
+                                                   : PathKind::other;
+}
+
+std::vector<std::string> names_at(DataFiles& storage, const std::string& path,
+                                  std::span<const std::string_view> endings) {
+  switch (named(path, endings)) {
+    case Named::pattern:
+      return storage.matching(path);
+    case Named::folder:
+      return storage.list(path);
+    default:
+      return {path};
+  }
+}
+
 bool has_ending(std::string_view name, std::string_view ending) {
   return name.size() > ending.size() &&
          std::equal(ending.begin(), ending.end(), name.end() - std::ssize(ending),
@@ -220,12 +256,24 @@ bool has_ending(std::string_view name, std::span<const std::string_view> endings
   return std::any_of(endings.begin(), endings.end(), [&](std::string_view ending) { return has_ending(name, ending); });
 }
 
+namespace {
+
+/// In quotes if a shell would not take it as one word.
+std::string quoted_for_shell(const std::string& word) {
+  const auto is_plain = [](unsigned char c) {
+    return std::isalnum(c) != 0 || std::string_view("_@%+=:,./-").find(static_cast<char>(c)) != std::string_view::npos;
+  };
+  return std::all_of(word.begin(), word.end(), is_plain) ? word : fmt::format("'{}'", word);
+}
+
+}  // namespace
+
 void require_one_split(const std::string& folder, const std::vector<std::string>& files) {
   const auto splits = splits_in(folder, files);
   if (!splits) return;
-  refuse_paths(
-      fmt::format("training files are beside others{}{}; name those of each split: data.path={} evaluation.path={}",
-                  folder.empty() ? "" : " in ", folder, splits->training, splits->evaluation));
+  refuse_paths(fmt::format("training files are beside others{}{}; name those of each split: {} {}",
+                           folder.empty() ? "" : " in ", folder, quoted_for_shell("data.path=" + splits->training),
+                           quoted_for_shell("evaluation.path=" + splits->evaluation)));
 }
 
 FoundFiles find_files(DataFiles& storage, const DataPaths& paths, std::span<const std::string_view> endings) {

@@ -1,6 +1,7 @@
 // Finds the files that data.path and evaluation.path name.
 #pragma once
 
+#include "base/files/file_calls.h"
 #include "data/files/data_paths.h"
 #include "data/files/left_out.h"
 #include "storage/data_files.h"
@@ -20,6 +21,18 @@ struct FoundFiles {
 /// Whether the name ends so, in upper or lower case.
 bool has_ending(std::string_view name, std::string_view ending);
 bool has_ending(std::string_view name, std::span<const std::string_view> endings);
+
+/// What a local path is; links are followed. Throws UserError(data) with the reason if it does not exist or cannot be
+/// found out.
+PathKind require_path(const std::string& path);
+
+/// What a path names, unjudged: the matches of a pattern, the entries of a folder, as DataFiles::list() has them, or
+/// the path itself, also if it does not exist. A remote path that has none of these endings is a folder.
+std::vector<std::string> names_at(DataFiles& storage, const std::string& path,
+                                  std::span<const std::string_view> endings);
+
+/// "a.bin, b.bin, c.bin, ...".
+std::string first_of(const std::vector<std::string>& names);
 
 /// The files of these paths. A path is a file, a folder whose files end in one of `endings`, a pattern with *, ? and
 /// [...], or names in braces: train-{0000..0146}.tar, {a,b}.bin. Throws UserError(data), with the first names and their

@@ -29,31 +29,40 @@ std::string ending_of(std::string_view name) {
 }
 
 void LeftOut::add(std::string_view kind, std::string_view name, std::string_view remark) {
-  add({std::string(kind), std::string(name), std::string(remark), 1});
+  std::string shown(name);
+  std::replace_if(
+      shown.begin(), shown.end(), [](unsigned char c) { return std::iscntrl(c) != 0; }, '?');
+  add(std::string(kind), {std::move(shown), std::string(remark), 1});
 }
 
 void LeftOut::add_file(std::string_view name) {
   if (is_apple_double(name)) return add("macOS ._ file", name);
   const std::string ending = ending_of(name);
-  add(ending.empty() ? "extensionless file" : ending + " file", name);
+  if (ending.empty()) return add("extensionless file", name);
+  // Numbers and other texts behind a dot would each be a kind.
+  constexpr size_t kLongest = 12;
+  const auto of_kind = [&](auto is) { return std::any_of(ending.begin(), ending.end(), is); };
+  const bool is_word =
+      ending.size() <= kLongest && of_kind([](unsigned char c) { return std::isalpha(c) != 0; }) &&
+      std::count_if(ending.begin(), ending.end(), [](unsigned char c) { return std::isdigit(c) != 0; }) <= 2;
+  add(is_word ? ending + " file" : "other file", name);
 }
 
 void LeftOut::add(const LeftOut& others) {
-  for (const Group& group : others.groups_) add(group);
+  for (const auto& [kind, group] : others.groups_) add(kind, group);
 }
 
-void LeftOut::add(const Group& group) {
-  const auto known =
-      std::find_if(groups_.begin(), groups_.end(), [&](const Group& each) { return each.kind == group.kind; });
-  if (known == groups_.end())
-    groups_.push_back(group);
-  else
-    known->count += group.count;
+void LeftOut::add(const std::string& kind, const Group& group) {
+  Group& known = groups_[kind];
+  if (known.count == 0 || group.first < known.first) known.first = group.first;
+  known.remark = group.remark;
+  known.count += group.count;
 }
 
-std::vector<LeftOut::Group> LeftOut::by_count() const {
-  std::vector<Group> sorted = groups_;
-  std::stable_sort(sorted.begin(), sorted.end(), [](const Group& a, const Group& b) { return a.count > b.count; });
+std::vector<LeftOut::Kind> LeftOut::by_count() const {
+  std::vector<Kind> sorted(groups_.begin(), groups_.end());
+  std::stable_sort(sorted.begin(), sorted.end(),
+                   [](const Kind& a, const Kind& b) { return a.second.count > b.second.count; });
   return sorted;
 }
 
@@ -61,13 +70,12 @@ std::string LeftOut::text() const {
   constexpr size_t kMostKinds = 8;
   std::vector<std::string> parts;
   int64_t others = 0;
-  for (const Group& group : by_count()) {
-    if (parts.size() == kMostKinds) {
+  for (const auto& [kind, group] : by_count()) {
+    if (parts.size() < kMostKinds)
+      parts.push_back(fmt::format("{} ({}{}{}{})", counted(group.count, kind), group.first,
+                                  group.count > 1 ? ", ..." : "", group.remark.empty() ? "" : ": ", group.remark));
+    else
       others += group.count;
-      continue;
-    }
-    parts.push_back(fmt::format("{} ({}{}{}{})", counted(group.count, group.kind), group.first,
-                                group.count > 1 ? ", ..." : "", group.remark.empty() ? "" : ": ", group.remark));
   }
   if (others > 0) parts.push_back(counted(others, "file") + " of other kinds");
   return fmt::format("{}", fmt::join(parts, ", "));
@@ -75,15 +83,15 @@ std::string LeftOut::text() const {
 
 Json LeftOut::json() const {
   Json all = Json::array();
-  for (const Group& group : by_count())
-    all.push_back({{"kind", group.kind}, {"count", group.count}, {"first", group.first}, {"why", group.remark}});
+  for (const auto& [kind, group] : by_count())
+    all.push_back({{"kind", kind}, {"count", group.count}, {"first", group.first}, {"why", group.remark}});
   return all;
 }
 
 LeftOut left_out_from(const Json& json) {
   LeftOut left_out;
   for (const Json& each : json)
-    left_out.add(LeftOut::Group{each.at("kind"), each.at("first"), each.at("why"), each.at("count")});
+    left_out.add(each.at("kind"), LeftOut::Group{each.at("first"), each.at("why"), each.at("count")});
   return left_out;
 }
 

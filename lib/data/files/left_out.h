@@ -4,8 +4,10 @@
 #include "base/json.h"
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace trainopt {
@@ -14,11 +16,13 @@ class LeftOut {
  public:
   /// `kind`: ".webp file", to be counted; `remark` follows the first name of the kind.
   void add(std::string_view kind, std::string_view name, std::string_view remark = "");
-  /// A file, whose kind is its ending. AppleDouble files (._NAME), which macOS adds, are a kind of their own.
+  /// A file, whose kind is its ending: letters and perhaps digits. AppleDouble files (._NAME), which macOS adds, are a
+  /// kind of their own.
   void add_file(std::string_view name);
   void add(const LeftOut& others);
   bool empty() const { return groups_.empty(); }
-  /// "2 .webp files (a/2.webp, ...), 1 hidden folder (.cache, ...)", the most frequent first.
+  /// "2 .webp files (a/2.webp, ...), 1 hidden folder (.cache, ...)", the most frequent first, each with the first name
+  /// in bytewise order.
   std::string text() const;
   /// [{"kind", "count", "first", "why"}].
   Json json() const;
@@ -26,13 +30,14 @@ class LeftOut {
  private:
   friend LeftOut left_out_from(const Json& json);
   struct Group {
-    std::string kind, first, remark;
-    int64_t count;
+    std::string first, remark;
+    int64_t count = 0;
   };
-  void add(const Group& group);
-  std::vector<Group> by_count() const;
+  using Kind = std::pair<std::string, Group>;
+  void add(const std::string& kind, const Group& group);
+  std::vector<Kind> by_count() const;
 
-  std::vector<Group> groups_;
+  std::map<std::string, Group> groups_;
 };
 
 /// What json() wrote. Throws nlohmann's exceptions.

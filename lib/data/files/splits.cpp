@@ -1,27 +1,29 @@
 #include "data/files/splits.h"
 
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
 #include <cctype>
-#include <utility>
 
 #include <fnmatch.h>
 
 namespace trainopt {
 namespace {
 
-constexpr std::array kWords = {
-    std::pair{std::string_view("train"), Split::train},    std::pair{std::string_view("training"), Split::train},
-    std::pair{std::string_view("val"), Split::validation}, std::pair{std::string_view("valid"), Split::validation},
-    std::pair{std::string_view("dev"), Split::validation}, std::pair{std::string_view("validation"), Split::validation},
-    std::pair{std::string_view("test"), Split::test},      std::pair{std::string_view("testing"), Split::test},
-    std::pair{std::string_view("eval"), Split::test},      std::pair{std::string_view("evaluation"), Split::test}};
+struct Words {
+  Split split;
+  std::string_view words;  ///< with a space around each
+};
+constexpr std::array kWords = {Words{Split::train, " train training trainval trainset traindata "},
+                               Words{Split::validation, " val valid dev validation valset validset devset valdata "},
+                               Words{Split::test, " test testing eval evaluation testset testdata evalset "}};
 
 std::optional<Split> split_of_word(const std::string& word) {
-  const auto* found = std::find_if(kWords.begin(), kWords.end(), [&](const auto& each) { return each.first == word; });
-  return found == kWords.end() ? std::nullopt : std::optional(found->second);
+  if (word.empty()) return std::nullopt;
+  for (const Words& each : kWords)
+    if (each.words.find(" " + word + " ") != std::string_view::npos) return each.split;
+  return std::nullopt;
 }
 
 size_t common_prefix(const std::string& a, const std::string& b) {
@@ -92,7 +94,11 @@ std::optional<SplitPaths> splits_in(const std::string& folder, const std::vector
   const std::string before = folder.empty() || folder.ends_with('/') ? folder : folder + "/";
   const auto written = [&](const std::vector<std::string>& of_split) {
     const std::string path = path_to(of_split, files);
-    return path.empty() ? fmt::format("[{0}{1}, ...]", before, of_split.front()) : before + path;
+    if (!path.empty()) return before + path;
+    constexpr size_t kMost = 20;
+    std::vector<std::string> paths;
+    for (size_t i = 0; i < std::min(kMost, of_split.size()); ++i) paths.push_back('"' + before + of_split[i] + '"');
+    return fmt::format("[{}{}]", fmt::join(paths, ","), of_split.size() > kMost ? ",..." : "");
   };
   return SplitPaths{written(training), written(validation.empty() ? test : validation)};
 }

@@ -10,8 +10,9 @@ namespace trainopt {
 
 enum class Split { train, validation, test };
 
-/// The split that a path names, by a whole word of it as Hugging Face's datasets understands them: train, training;
-/// val, valid, validation, dev; test, testing, eval, evaluation. Null without such a word, or with words of several.
+/// The split that a path names, by a whole word of it: those that Hugging Face's datasets understands (train, training;
+/// val, valid, validation, dev; test, testing, eval, evaluation), and trainval, trainset and their like. Null without
+/// such a word, or with words of several.
 std::optional<Split> split_of(std::string_view path);
 
 /// Whether a folder's name is the word of a split and perhaps a number: train, val2017.

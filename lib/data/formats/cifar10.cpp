@@ -120,7 +120,7 @@ std::vector<std::filesystem::path> existing(const std::filesystem::path& folder,
                                             const std::vector<std::string>& names) {
   std::vector<std::filesystem::path> found;
   for (const auto& name : names)
-    if (std::filesystem::exists(folder / name)) found.push_back(folder / name);
+    if (kind_of(folder / name) != PathKind::absent) found.push_back(folder / name);
   return found;
 }
 
@@ -142,10 +142,8 @@ std::vector<std::filesystem::path> existing(const std::filesystem::path& folder,
 }
 
 std::shared_ptr<const ImageDataset> read_either(const std::string& path, const std::vector<std::string>& names) {
-  if (!std::filesystem::exists(path))
-    throw UserError(fmt::format("the data set does not exist (relative paths start at the current folder): {}", path),
-                    ExitCode::data);
-  if (!std::filesystem::is_directory(path)) return std::make_shared<Cifar10>(std::vector<std::filesystem::path>{path});
+  if (require_path(path) != PathKind::folder)
+    return std::make_shared<Cifar10>(std::vector<std::filesystem::path>{path});
   const auto files = existing(path, names);
   if (files.empty()) refuse_folder(path, names);
   return std::make_shared<Cifar10>(files);
@@ -163,7 +161,7 @@ std::shared_ptr<const ImageDataset> make_fake_cifar10(int64_t size, uint64_t see
 std::shared_ptr<const ImageDataset> read_cifar10(const std::string& path) { return read_either(path, kTraining); }
 
 std::shared_ptr<const ImageDataset> read_cifar10_test(const std::string& path) {
-  const bool has_test = std::filesystem::exists(std::filesystem::path(path) / "test_batch.bin");
+  const bool has_test = kind_of(std::filesystem::path(path) / "test_batch.bin") != PathKind::absent;
   return read_either(path, has_test ? std::vector<std::string>{"test_batch.bin"} : kTraining);
 }
 

@@ -8,9 +8,9 @@
 #include "data/dataset.h"
 #include "data/identity.h"
 #include "data/sampler.h"
+#include "data/files/real_paths.h"
 #include "data/files/splits.h"
 
-#include <fmt/ranges.h>
 #include <xxhash.h>
 
 #include <algorithm>
@@ -65,6 +65,14 @@ void for_each_entry(const fs::path& folder, Found found) {
 /// Whether a folder of this name is no part of a data set, although torchvision reads it.
 bool is_foreign_folder(const std::string& name) { return name.starts_with('.') || name == "__MACOSX"; }
 
+void leave_out(const fs::directory_entry& entry, const std::string& name, LeftOut& left_out) {
+  std::error_code unreadable;
+  if (entry.is_symlink(unreadable) && !entry.exists(unreadable))
+    left_out.add("broken link", name);
+  else
+    left_out.add_file(name);
+}
+
 /// An image of a class, by its path below the class's folder.
 struct ImageFile {
   std::string path;
@@ -97,9 +105,12 @@ class ClassWalk {
  private:
   /// `below`: a folder's path from the class's on; empty for the class's own.
   void walk(const std::string& below) {
+    const fs::path folder = folder_ / below;
+    std::error_code unreadable;  // listing it will say why
+    open_.push_back(fs::canonical(folder, unreadable));
     std::vector<std::string> next;
     std::vector<ImageFile>& images = folders_[below];
-    for_each_entry(folder_ / below, [&](const fs::directory_entry& entry, bool is_folder) {
+    for_each_entry(folder, [&](const fs::directory_entry& entry, bool is_folder) {
       const std::string name = entry.path().filename().string(), path = below.empty() ? name : below + "/" + name;
       const std::string shown = (folder_.filename() / path).string();
       if (is_folder && is_foreign_folder(name))
@@ -109,21 +120,24 @@ class ClassWalk {
       else if (has_ending(name, kImageEndings) && !is_apple_double(name))
         images.push_back({path, entry.is_symlink()});
       else
-        left_out_.add_file(shown);
+        leave_out(entry, shown, left_out_);
     });
     for (const std::string& path : next) {
-      require_no_loop(path);
+      require_no_loop(folder_ / path);
       walk(path);
     }
+    open_.pop_back();
   }
 
-  void require_no_loop(const std::string& path) const {
-    const fs::path link = folder_ / path;
+  /// A link to a folder that is being walked, or to one that it is in, would be walked for ever.
+  void require_no_loop(const fs::path& link) const {
     if (!fs::is_symlink(link)) return;
     std::error_code unreadable;  // walking it will say why
-    const fs::path target = fs::canonical(link, unreadable), parent = fs::canonical(link.parent_path(), unreadable);
-    const auto [end, at] = std::mismatch(target.begin(), target.end(), parent.begin(), parent.end());
-    if (!unreadable && end == target.end())
+    const fs::path target = fs::canonical(link, unreadable);
+    const auto is_within = [&](const fs::path& folder) {
+      return std::mismatch(target.begin(), target.end(), folder.begin(), folder.end()).first == target.end();
+    };
+    if (!unreadable && std::any_of(open_.begin(), open_.end(), is_within))
       throw UserError(fmt::format("a link leads back to a folder that it is in; remove it: {} -> {}", link.string(),
                                   target.string()),
                       ExitCode::data);
@@ -132,6 +146,7 @@ class ClassWalk {
   fs::path folder_;
   LeftOut& left_out_;
   std::map<std::string, std::vector<ImageFile>> folders_;
+  std::vector<fs::path> open_;  ///< the real paths of the folders that are being walked, each in the one before
 };
 
 /// What decoded images take of data.memory_limit. Training and evaluation data share it: they are in use together.
@@ -194,8 +209,15 @@ class ImageFolder : public ImageDataset {
     require_folder();
     const auto folders = class_folders();
     classes_ = options.training ? options.training->class_names() : folders;
+    for (const auto& name : classes_) labels_.emplace(name, std::ssize(labels_));
     require_known(folders);
     for (const auto& folder : folders) add_class(folder, options.training != nullptr);
+    if (divided_classes_ == std::ssize(folders))
+      throw UserError(
+          fmt::format("each class has the images of several splits, such as {} and {}; move the splits above "
+                      "the classes",
+                      divided_.training, divided_.evaluation),
+          ExitCode::data);
     if (files_.empty()) throw UserError(fmt::format("the folder contains no images: {}", path), ExitCode::data);
     if (options.memory_limit > 0) cache_ = std::make_unique<ImageCache>(files_.size(), memory_for(options));
   }
@@ -210,17 +232,10 @@ class ImageFolder : public ImageDataset {
     return (root_ / classes_[static_cast<size_t>(file.label)] / file.path).string();
   }
   std::vector<uint64_t> file_hashes() const override {
+    RealPaths real;
     std::vector<uint64_t> hashes;
-    std::map<fs::path, fs::path> real;  // folders; links are followed one by one
-    for (int64_t sample = 0; sample < size(); ++sample) {
-      const fs::path path = name_of(sample);
-      const auto [folder, is_new] = real.try_emplace(path.parent_path());
-      std::error_code unreadable;
-      if (is_new) folder->second = fs::weakly_canonical(path.parent_path(), unreadable);
-      hashes.push_back(files_[static_cast<size_t>(sample)].is_link
-                           ? path_hash(path.string())
-                           : hash_of_real_path((folder->second / path.filename()).string()));
-    }
+    for (int64_t sample = 0; sample < size(); ++sample)
+      hashes.push_back(real.hash_of(name_of(sample), files_[static_cast<size_t>(sample)].is_link));
     return hashes;
   }
 
@@ -247,6 +262,7 @@ class ImageFolder : public ImageDataset {
       const StageTimer timer(scratch.image.times.decode_ns);
       hold = decode_image(scratch.file, *image, decoding());
     }
+    warn_if_very_large(sample, image->size());
     pipeline.run(image->view(), key, destination, scratch.image);
     cache_->keep(sample, std::move(image));
   }
@@ -305,17 +321,10 @@ class ImageFolder : public ImageDataset {
   }
 
   void require_folder() const {
-    std::error_code unreadable;
-    if (fs::is_directory(root_, unreadable)) return;
-    if (unreadable == std::errc::too_many_symbolic_link_levels)
-      throw UserError(fmt::format("a link leads to itself: {}", root_.string()), ExitCode::data);
-    if (!fs::exists(root_, unreadable))
-      throw UserError(fmt::format("the data set's folder does not exist (relative paths start at the current folder): "
-                                  "{}",
-                                  root_.string()),
-                      ExitCode::data);
-    std::string what;
-    if (fs::is_regular_file(root_, unreadable)) {
+    const PathKind kind = require_path(root_.string());
+    if (kind == PathKind::folder) return;
+    std::string_view what;
+    if (kind == PathKind::file) {
       std::vector<uint8_t> start(kKindBytes);
       start.resize(trainopt::File::open(root_, ExitCode::data).read_at(0, start.data(), start.size()));
       what = what_it_is(start);
@@ -332,13 +341,14 @@ class ImageFolder : public ImageDataset {
     for_each_entry(root_, [&](const fs::directory_entry& entry, bool is_folder) {
       const std::string name = entry.path().filename().string();
       if (is_folder && is_foreign_folder(name))
-        found_.left_out.add("hidden folder", name, "torchvision counts it as a class");
+        found_.left_out.add(name.starts_with('.') ? "hidden folder" : "macOS folder", name,
+                            "torchvision counts it as a class");
       else if (is_folder)
         folders.push_back(name);
       else if (has_ending(name, kImageEndings))
         images.add_file(name);
       else
-        found_.left_out.add_file(name);
+        leave_out(entry, name, found_.left_out);
     });
     if (folders.empty() && !images.empty())
       throw UserError(
@@ -356,42 +366,53 @@ class ImageFolder : public ImageDataset {
     return folders;
   }
 
-  /// The folders of the splits are no classes.
+  /// The folders of the splits are no classes. They are known by their names, and by the folders of classes in them.
   void require_classes(const std::vector<std::string>& folders) const {
-    if (!std::all_of(folders.begin(), folders.end(), [](const std::string& each) { return split_of(each); })) return;
-    std::vector<std::string> below;
-    for (const std::string& folder : folders) below.push_back(folder + "/");
-    require_one_split(root_.string(), below);
-    if (folders.size() > 1) return;
-    throw UserError(
-        fmt::format("the only folder has the name of a split, not of a class; name it itself if the classes' "
-                    "folders are in it: data.path={}",
-                    (root_ / folders.front()).string()),
-        ExitCode::data);
+    std::vector<std::string> named;
+    bool are_above_classes = false;
+    for (const std::string& folder : folders) {
+      const auto split = split_of(folder);
+      if (split) named.push_back(folder + "/");
+      are_above_classes = are_above_classes || (split == Split::train && has_folders_only(root_ / folder));
+    }
+    const bool are_all = std::all_of(folders.begin(), folders.end(), is_split_name);
+    if (are_above_classes || are_all) require_one_split(root_.string(), named);
+    if (folders.size() == 1 && (are_above_classes || are_all))
+      throw UserError(
+          fmt::format("the only folder has the name of a split, not of a class; name it itself if the classes' "
+                      "folders are in it: data.path={}",
+                      (root_ / folders.front()).string()),
+          ExitCode::data);
+  }
+
+  static bool has_folders_only(const fs::path& folder) {
+    bool has_folders = false, has_images = false;
+    for_each_entry(folder, [&](const fs::directory_entry& entry, bool is_folder) {
+      has_folders = has_folders || is_folder;
+      has_images = has_images || (!is_folder && has_ending(entry.path().string(), kImageEndings));
+    });
+    return has_folders && !has_images;
   }
 
   void require_known(const std::vector<std::string>& folders) const {
     std::vector<std::string> unknown;
     for (const auto& folder : folders)
-      if (std::find(classes_.begin(), classes_.end(), folder) == classes_.end()) unknown.push_back(folder);
+      if (!labels_.contains(folder)) unknown.push_back(folder);
     if (unknown.empty()) return;
-    const std::vector<std::string> first(unknown.begin(),
-                                         unknown.begin() + std::min<std::ptrdiff_t>(3, std::ssize(unknown)));
-    throw UserError(fmt::format("{} of the evaluation data {} not in the training data: {}{}: {}",
+    throw UserError(fmt::format("{} of the evaluation data {} not in the training data: {}: {}",
                                 counted(std::ssize(unknown), "class", "es"), unknown.size() == 1 ? "is" : "are",
-                                fmt::join(first, ", "), unknown.size() > first.size() ? ", ..." : "", root_.string()),
+                                first_of(unknown), root_.string()),
                     ExitCode::data);
   }
 
   void add_class(const std::string& folder, bool has_fixed_classes) {
-    const int64_t label = std::find(classes_.begin(), classes_.end(), folder) - classes_.begin();
+    const int64_t label = labels_.at(folder);
     LeftOut others;
     ClassWalk walk(root_ / folder, others);
-    if (const auto splits = splits_in((root_ / folder).string(), walk.split_folders()))
-      throw UserError(fmt::format("a class has the images of several splits, such as {} and {}; move the splits above "
-                                  "the classes",
-                                  splits->training, splits->evaluation),
-                      ExitCode::data);
+    if (const auto splits = splits_in((root_ / folder).string(), walk.split_folders())) {
+      ++divided_classes_;
+      divided_ = *splits;
+    }
     const auto images = walk.images();
     if (images.empty() && !has_fixed_classes)
       throw UserError(fmt::format("a class has no images (*.jpg, *.jpeg, *.png); add some or remove its folder: {}{}",
@@ -408,7 +429,10 @@ class ImageFolder : public ImageDataset {
 
   fs::path root_;
   std::vector<std::string> classes_;
+  std::map<std::string, int64_t> labels_;  ///< by class
   std::vector<File> files_;
+  int64_t divided_classes_ = 0;  ///< classes with the folders of several splits
+  SplitPaths divided_;           ///< the last one's
   std::unique_ptr<ImageCache> cache_;
 };
 

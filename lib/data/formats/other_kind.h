@@ -8,7 +8,7 @@
 namespace trainopt {
 
 /// Throws UserError(data) with what the file is, and what to do, if its first bytes are those of another known kind
-/// (base/files/file_kind.h). `wanted`: "a tar file"; `least`: of the bytes that tell a kind.
-void refuse_other_kind(const DataFile& file, std::string_view wanted, size_t least = 2);
+/// (base/files/file_kind.h). `wanted`: "a tar file".
+void refuse_other_kind(const DataFile& file, std::string_view wanted);
 
 }  // namespace trainopt

@@ -3,8 +3,6 @@
 #include "base/units.h"
 #include "data/image/image.h"
 
-#include <algorithm>
-
 namespace trainopt {
 
 /// Bytes that count in one of the memory's two sums as long as this lives. Created with the lock.
@@ -36,15 +34,17 @@ DecodeMemory::Hold DecodeMemory::reserve(const std::shared_ptr<DecodeMemory>& me
 
 DecodeMemory::Hold DecodeMemory::take(const std::shared_ptr<DecodeMemory>& memory, int64_t bytes) {
   if (!memory) return nullptr;
+  // The verdict must not depend on how many threads load, so it takes no account of what else is in memory.
+  if (bytes > memory->limit_)
+    throw BadSample(fmt::format("decoding it takes {}, more than data.memory_limit, {}; raise that key",
+                                human_bytes(static_cast<double>(bytes)),
+                                human_bytes(static_cast<double>(memory->limit_))));
   std::unique_lock lock(memory->mutex_);
-  if (const int64_t left = memory->limit_ - memory->reserved_; bytes > left)
-    throw BadSample(fmt::format(
-        "decoding it takes {}, and batch buffers and smaller images leave {} of data.memory_limit; raise that key",
-        human_bytes(static_cast<double>(bytes)), human_bytes(static_cast<double>(std::max<int64_t>(left, 0)))));
-  // What is reserved may have grown meanwhile: an image that is alone need not wait for ever.
   memory->given_back_.wait(
       lock, [&] { return memory->taken_ == 0 || bytes <= memory->limit_ - memory->reserved_ - memory->taken_; });
   return std::make_shared<const Bytes>(memory, &DecodeMemory::taken_, bytes);
 }
+
+bool DecodeMemory::is_first_very_large() { return !has_very_large_.exchange(true); }
 
 }  // namespace trainopt

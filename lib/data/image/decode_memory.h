@@ -1,7 +1,8 @@
-// The memory in which images are decoded. All threads of a loader share it: data.memory_limit, less the loader's batch
-// buffers.
+// The memory in which images are decoded. Training and evaluation data and all their threads share it:
+// data.memory_limit, less the loaders' batch buffers.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <memory>
@@ -22,9 +23,11 @@ class DecodeMemory {
   // `memory` may be null: then nothing is counted, and the hold is empty.
   /// Counts bytes that are kept for long, such as batch buffers, whether they fit or not.
   static Hold reserve(const std::shared_ptr<DecodeMemory>& memory, int64_t bytes);
-  /// Waits until other images have given back so much that these bytes fit. Throws BadSample if they would not fit
-  /// alone.
+  /// Waits until these bytes fit beside what is reserved and taken, or no other image is being decoded: one at a time
+  /// always is. Throws BadSample for more bytes than the limit.
   static Hold take(const std::shared_ptr<DecodeMemory>& memory, int64_t bytes);
+  /// True once: for a warning that is given once.
+  bool is_first_very_large();
 
  private:
   struct Bytes;
@@ -33,6 +36,7 @@ class DecodeMemory {
   std::mutex mutex_;
   std::condition_variable given_back_;
   int64_t reserved_ = 0, taken_ = 0;  ///< bytes
+  std::atomic<bool> has_very_large_{false};
 };
 
 }  // namespace trainopt

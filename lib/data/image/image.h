@@ -52,6 +52,7 @@ class ImageU8 {
     if (pixels_.size() < needed) pixels_.resize(needed);
   }
   ImageSize size() const { return size_; }
+  /// Bytes of the memory, of which the last image may use less.
   int64_t allocated_bytes() const { return static_cast<int64_t>(pixels_.capacity()); }
   uint8_t* row(int64_t y) { return pixels_.data() + y * size_.width * 3; }
   ImageView view() const { return {pixels_.data(), size_.height, size_.width, size_.width * 3}; }

@@ -54,13 +54,17 @@ namespace {
 constexpr std::array kHarmless = {
     JWRN_JFIF_MAJOR,       // a version in a header that nothing depends on
     JWRN_ADOBE_XFORM,      // an unknown colour transform in Adobe's header; all decoders take YCbCr
-    JWRN_EXTRANEOUS_DATA,  // bytes between a scan that is complete and the next marker, which are skipped
+    JWRN_EXTRANEOUS_DATA,  // bytes between a scan's end and the next marker, which are skipped
     JWRN_NOT_SEQUENTIAL,   // a scan's spectral range, which only progressive files use; some phones write zeros
 };
 
 void note_message(j_common_ptr info, int level) {
-  const auto* known = std::find(kHarmless.begin(), kHarmless.end(), info->err->msg_code);
-  if (level < 0 && known == kHarmless.end()) fail(info);
+  if (level >= 0) return;
+  const jpeg_error_mgr& error = *info->err;
+  const auto* known = std::find(kHarmless.begin(), kHarmless.end(), error.msg_code);
+  // Before a restart marker they mean that the decoder lost its place within the scan.
+  const int marker = error.msg_code == JWRN_EXTRANEOUS_DATA ? error.msg_parm.i[1] : 0;
+  if (known == kHarmless.end() || (marker >= JPEG_RST0 && marker < JPEG_RST0 + 8)) fail(info);
 }
 
 /// A small progressive file can demand very many scans over a large image.

@@ -45,27 +45,27 @@ Rect reduced(const Rect& source, int reduction, ImageSize image) {
           std::clamp<int64_t>(scale(source.right()) - left, 1, image.width - left)};
 }
 
-/// Gives a large image's pixels back when it is destroyed, and counts what the thread keeps of a smaller one.
-class KeptBuffer {
+/// Frees a large image's pixels when it is destroyed.
+class LargeFreed {
  public:
-  KeptBuffer(PipelineScratch& scratch, const std::shared_ptr<DecodeMemory>& memory)
-      : scratch_(scratch), memory_(memory) {}
-  ~KeptBuffer() {
-    const int64_t bytes = scratch_.decoded.allocated_bytes();
-    if (bytes >= kLargeDecode) {
-      scratch_.decoded = {};
-    } else if (bytes > scratch_.kept_bytes) {
-      scratch_.kept = DecodeMemory::reserve(memory_, bytes);
-      scratch_.kept_bytes = bytes;
-    }
+  explicit LargeFreed(ImageU8& image) : image_(image) {}
+  ~LargeFreed() {
+    if (image_.allocated_bytes() >= kLargeDecode) image_ = {};
   }
-  KeptBuffer(const KeptBuffer&) = delete;
-  KeptBuffer& operator=(const KeptBuffer&) = delete;
+  LargeFreed(const LargeFreed&) = delete;
+  LargeFreed& operator=(const LargeFreed&) = delete;
 
  private:
-  PipelineScratch& scratch_;
-  const std::shared_ptr<DecodeMemory>& memory_;
+  ImageU8& image_;
 };
+
+/// Counts the buffer that the thread keeps for smaller images.
+void count_kept(PipelineScratch& scratch, const std::shared_ptr<DecodeMemory>& memory) {
+  const int64_t bytes = scratch.decoded.allocated_bytes();
+  if (bytes >= kLargeDecode || bytes <= scratch.kept_bytes) return;
+  scratch.kept = DecodeMemory::reserve(memory, bytes);
+  scratch.kept_bytes = bytes;
+}
 
 }  // namespace
 
@@ -79,29 +79,31 @@ void Pipeline::run(const ImageView& image, uint64_t sample_key, const Destinatio
 
 ImageSize Pipeline::run_encoded(std::span<const uint8_t> file, const DecodeOptions& options, ReadTo to,
                                 uint64_t sample_key, const Destination& destination, PipelineScratch& scratch) const {
-  const KeptBuffer kept(scratch, options.memory);
-  const Decoded decoded = decode(file, options, to, sample_key, scratch);
+  DecodeMemory::Hold hold;  // outlives the pixels that it counts
+  const LargeFreed freed(scratch.decoded);
+  const Decoded decoded = decode(file, options, to, sample_key, scratch, hold);
+  count_kept(scratch, options.memory);
   run_stages(decoded.input, decoded.stages, destination, scratch);
   return decoded.file;
 }
 
 Pipeline::Decoded Pipeline::decode(std::span<const uint8_t> file, const DecodeOptions& options, ReadTo to,
-                                   uint64_t sample_key, PipelineScratch& scratch) const {
+                                   uint64_t sample_key, PipelineScratch& scratch, DecodeMemory::Hold& hold) const {
   const StageTimer timer(scratch.times.decode_ns);
   if (image_kind(file) != ImageKind::jpeg) {
-    auto hold = decode_image(file, scratch.decoded, options);
+    hold = decode_image(file, scratch.decoded, options);
     const ImageSize size = scratch.decoded.size();
-    return {size, {scratch.decoded.view(), 0, 0}, geometry_.stages(size, sample_key), std::move(hold)};
+    return {size, {scratch.decoded.view(), 0, 0}, geometry_.stages(size, sample_key)};
   }
   JpegReader reader(file, options.max_pixels);
-  auto hold = hold_for(reader.bytes_to_decode(), options);
+  hold = hold_for(reader.bytes_to_decode(), options);
   std::vector<Stage> stages = geometry_.stages(reader.size(), sample_key);
   Stage& first = stages.front();
   const int reduction = options.size == DecodeSize::reduced ? reduction_for(first) : 1;
   if (reduction > 1) first.source = reduced(first.source, reduction, reader.reduced_size(reduction));
   const Rect needed = needed_input(first, scratch.resample.tables);
   const InputRegion input = reader.read(needed, reduction, scratch.decoded, to);
-  return {reader.size(), input, std::move(stages), std::move(hold)};
+  return {reader.size(), input, std::move(stages)};
 }
 
 void Pipeline::run_stages(InputRegion input, const std::vector<Stage>& stages, const Destination& destination,

@@ -46,10 +46,10 @@ class Pipeline {
     ImageSize file;
     InputRegion input;
     std::vector<Stage> stages;
-    DecodeMemory::Hold hold;
   };
+  /// `hold` receives what scratch.decoded takes of the memory.
   Decoded decode(std::span<const uint8_t> file, const DecodeOptions& options, ReadTo to, uint64_t sample_key,
-                 PipelineScratch& scratch) const;
+                 PipelineScratch& scratch, DecodeMemory::Hold& hold) const;
   void run_stages(InputRegion input, const std::vector<Stage>& stages, const Destination& destination,
                   PipelineScratch& scratch) const;
 

@@ -33,10 +33,12 @@ Html one_metric(const RunFolder& run, const Place& place, Metric metric, const c
 Section loss_section(const RunFolder& run, const Place& place) {
   Section section{place.ids + "loss-section", place.heading + "Loss and evaluation", {}};
   if (run.steps.steps() == 0) return section;
+  const bool on_training_data = !Figures(run.summary, place.keys).known_text("evaluation.trained_on").empty();
   LineChart chart = line_chart(place, "loss", "Loss", "");
   chart.from_zero = false;
   chart.series.push_back(series("training", run.steps.of(Metric::loss)));
-  if (const Columns* loss = evaluated(run, "loss")) chart.series.push_back(series("evaluation", *loss));
+  if (const Columns* loss = evaluated(run, "loss"))
+    chart.series.push_back(series(on_training_data ? "evaluation, on data that is trained on" : "evaluation", *loss));
   section.content = cards(draw(chart) + accuracy(run, place) +
                           one_metric(run, place, Metric::learning_rate, "learning-rate", "Learning rate") +
                           one_metric(run, place, Metric::grad_norm, "gradient-norm", "Norm of the gradients") +

@@ -213,7 +213,7 @@ TEST_CASE("a folder that is no folder of classes says what to do") {
   CHECK_THAT(said(imagenet),
              ContainsSubstring("data.path=" + imagenet + "/train evaluation.path=" + imagenet + "/val"));
   CHECK_THAT(said(root / "alone"), ContainsSubstring("data.path=" + (root / "alone/train").string()));
-  CHECK_THAT(said(root / "inside"), ContainsSubstring("move the splits above the classes"));
+  CHECK_THAT(said(root / "inside"), ContainsSubstring("each class has the images of several splits"));
   fs::create_directories(root / "loop" / "a");
   fs::create_directory_symlink(root / "loop", root / "loop" / "a" / "up");
   CHECK_THAT(said(root / "loop"),
@@ -222,6 +222,33 @@ TEST_CASE("a folder that is no folder of classes says what to do") {
   fs::create_symlink("b", root / "self" / "a" / "b");
   CHECK_THAT(said(root / "self"),
              ContainsSubstring("a link leads to itself; remove it") && ContainsSubstring("self/a/b"));
+}
+
+TEST_CASE("folders of splits are told from classes that are called like them") {
+  const auto said = [](const std::vector<std::string>& names) {
+    const TemporaryFolder folder;
+    for (const auto& name : names) write_grey_png(folder.path() / name, 4, 6, 1);
+    return data_error([&] { open_image_folder(folder.path().string(), {}); });
+  };
+  for (const auto& names : {std::vector<std::string>{"train/cat/1.png", "test/cat/1.png", "extra/cat/1.png"},
+                            {"seg_train/sea/1.png", "seg_test/sea/1.png", "seg_pred/1.png"},
+                            {"train/cat/1.png", "val/1.png"},
+                            {"train/1.png", "test/1.png"}})
+    CHECK_THAT(said(names), ContainsSubstring("training files are beside others"));
+  for (const auto& names : {std::vector<std::string>{"freight train/1.png", "test tube/1.png"},
+                            {"training_shoes/1.png", "testing_kit/1.png", "train/1.png"},
+                            {"express/train/1.png", "express/test/1.png", "local/1.png"}})
+    CHECK(said(names) == "no error");
+}
+
+TEST_CASE("folders that link to each other are refused with the link that leads back") {
+  const TemporaryFolder folder;
+  write_grey_png(folder.path() / "a" / "1.png", 4, 6, 1);
+  write_grey_png(folder.path() / "b" / "1.png", 4, 6, 1);
+  fs::create_directory_symlink("../b", folder.path() / "a" / "x");
+  fs::create_directory_symlink("../a", folder.path() / "b" / "y");
+  CHECK_THAT(data_error([&] { open_image_folder(folder.path().string(), {}); }),
+             ContainsSubstring("a link leads back to a folder that it is in") && ContainsSubstring("/a/x/y -> "));
 }
 
 TEST_CASE("a file is read to its end once, and to its part from then on") {

@@ -62,21 +62,43 @@ TEST_CASE("paths are files, folders, patterns and names in braces") {
 }
 
 TEST_CASE("what is in a folder and is not read is counted") {
-  const Shards shards(
-      {"a.tar", "b.TAR", "a.tar.index", "README.md", "x.tar.gz", "y.tar.gz", "._a.tar", ".git/x", "old/c.tar"});
+  const Shards shards({"a.tar", "b.TAR", "a.tar.index", "README.md", "x.tar.gz", "y.tar.gz", "._a.tar", ".git/x",
+                       "old/c.tar", ".c.tar"});
+  CHECK(shards.find({"[ab].*"}).files.size() == 2);  // without the index that this program wrote
   const FoundFiles found = shards.find({""});
   CHECK(found.files.size() == 2);
   CHECK(found.left_out.text() ==
-        "2 .gz files (x.tar.gz, ...), 1 macOS ._ file (._a.tar), 1 hidden folder (.git), 1 .md file (README.md), 1 "
-        "folder "
-        "(old)");
+        "2 .gz files (x.tar.gz, ...), 1 .md file (README.md), 1 folder (old), 1 hidden file (.c.tar), 1 hidden folder "
+        "(.git), 1 macOS ._ file (._a.tar)");
   CHECK(left_out_from(found.left_out.json()).text() == found.left_out.text());
+}
+
+TEST_CASE("endings that are numbers, and names that cannot be printed, do not fill the line") {
+  LeftOut left_out;
+  for (int i = 0; i < 100'000; ++i) left_out.add_file(fmt::format("frame.{:06}", i));
+  left_out.add_file("a\nb.txt");
+  left_out.add_file("0.mp4");
+  CHECK(left_out.text() == "100,000 other files (frame.000000, ...), 1 .mp4 file (0.mp4), 1 .txt file (a?b.txt)");
+}
+
+TEST_CASE("several files that cannot be read are counted") {
+  const Shards shards({"a.tar", "b.tar", "c.tar"});
+  CHECK_THAT(data_error([&] { open_tar(shards.at(""), {}); }),
+             Catch::Matchers::StartsWith("the file is empty: ") &&
+                 Catch::Matchers::EndsWith("/a.tar; 3 of 3 files cannot be read"));
 }
 
 TEST_CASE("paths that name nothing, too much or something else are refused in one sentence") {
   const Shards shards({"a.tar", "b.tar", "c.parquet", "none/x.gz", "below/data/a.tar", "below/data/b.tar", "empty/.x"});
   CHECK_THAT(shards.refusal({"no.tar"}), ContainsSubstring("does not exist"));
   CHECK_THAT(shards.refusal({"no*.tar"}), Catch::Matchers::StartsWith("nothing fits the pattern: "));
+  CHECK_THAT(shards.refusal({"{0000..99999999}.tar"}), ContainsSubstring("braces of more than 1,000,000 names"));
+  CHECK_THAT(shards.refusal({"{0..9999}{0..9999}.tar"}), ContainsSubstring("braces of more than 1,000,000 names"));
+  CHECK_THAT(shards.refusal({"{3..1}.tar"}), ContainsSubstring("such as {0000..0146}, or names: {3..1}"));
+  fs::create_symlink("loop.tar", shards.folder.path() / "loop.tar");
+  CHECK_THAT(shards.refusal({"loop.tar"}), ContainsSubstring("a link leads to itself: "));
+  fs::remove(shards.folder.path() / "loop.tar");
+  CHECK_THAT(data_error([] { require_path("gs://b/x.tar"); }), ContainsSubstring("only s3:// is read"));
   CHECK_THAT(shards.refusal({"{a,b,d,e}.tar"}), ContainsSubstring("2 of 4 files do not exist: ") &&
                                                     ContainsSubstring("/d.tar, ") &&
                                                     Catch::Matchers::EndsWith("/e.tar"));
@@ -111,6 +133,9 @@ TEST_CASE("training files beside others are refused with what to write") {
   CHECK(splits({"TRAIN_a.tar", "Dev_a.tar"}) == "d/TRAIN_a.tar d/Dev_a.tar");
   CHECK(splits({"train2017/", "val2017/"}) == "d/train2017 d/val2017");
   CHECK(splits({"a.tar", "train_b.tar", "test_c.tar"}) == "d/train_b.tar d/test_c.tar");
+  CHECK(splits({"trainval-0.tar", "test-0.tar"}) == "d/trainval-0.tar d/test-0.tar");
+  CHECK(splits({"en_train.tar", "de-train-x.tar", "en_val.tar"}) ==
+        "[\"d/en_train.tar\",\"d/de-train-x.tar\"] d/en_val.tar");
   // Not by a part of a word, and not where one name has several.
   for (const auto& names : {std::vector<std::string>{"trained.tar", "latest.tar"},
                             {"train.tar", "contest.tar"},
@@ -120,7 +145,8 @@ TEST_CASE("training files beside others are refused with what to write") {
     CHECK(splits(names) == "none");
 
   const Shards shards({"train-0.tar", "train-1.tar", "val-0.tar", "val-1.tar"});
-  const std::string said = "data.path=" + shards.at("train-*.tar") + " evaluation.path=" + shards.at("val-*.tar");
+  const std::string said =
+      "'data.path=" + shards.at("train-*.tar") + "' 'evaluation.path=" + shards.at("val-*.tar") + "'";
   CHECK_THAT(shards.refusal({""}), Catch::Matchers::EndsWith(said));
   CHECK_THAT(shards.refusal({"*.tar"}), Catch::Matchers::EndsWith(said));
   CHECK(shards.found({"train-*.tar"}) == "train-0.tar train-1.tar");

@@ -76,7 +76,8 @@ TEST_CASE("samples are members of one name, with image and label in any order") 
   CHECK(tar.substr(static_cast<size_t>(samples[0].offset), static_cast<size_t>(samples[0].bytes)) == "image");
   CHECK(samples[0].label == 3);
   CHECK(samples[1].name == "b.jpg");
-  CHECK(tar_index(member(".cls", "2") + member(".jpg", "x") + sample("a") + kEnd, "x.tar").samples[0].label == 2);
+  // A name that begins with a dot is no sample's.
+  CHECK(tar_index(member(".DS_Store", "") + member("d/.jpg", "x") + sample("a") + kEnd, "x.tar").samples.size() == 1);
   CHECK(samples[1].label == 1);
 }
 
@@ -113,7 +114,7 @@ TEST_CASE("tar files that were put together are read as one") {
   }
   CHECK_THAT(refusal(sample("a") + kEnd + sample("b") + std::string(kTarBlock, '\0')), ContainsSubstring("was cut"));
   CHECK_THAT(refusal(sample("a") + std::string(kTarBlock, '\0') + std::string(2 * kTarBlock, 'x')),
-             ContainsSubstring("followed by no header: at byte 2560 of x.tar"));
+             ContainsSubstring("by a damaged header, or by none: at byte 2560 of x.tar"));
 }
 
 TEST_CASE("what is no sample in a tar file is counted") {
@@ -125,8 +126,13 @@ TEST_CASE("what is no sample in a tar file is counted") {
   REQUIRE(index.samples.size() == 1);
   CHECK(index.samples[0].label == 3);
   CHECK(index.left_out.text() ==
-        "2 macOS ._ files (./._1.jpg, ...), 1 extensionless file (README), 1 tail after a tar file's end (x.tar, byte "
-        "6656)");
+        "2 macOS ._ files (./._1.jpg, ...), 1 extensionless file (README), 1 old-style folder (a/), 1 tar file's tail "
+        "(x.tar, 700 bytes after its end at byte 6656)");
+  CHECK_THAT(tar_index(sample("a") + kEnd + "tail", "x.tar").left_out.text(),
+             ContainsSubstring("4 bytes after its end"));
+  std::string damaged = sample("a") + kEnd + sample("b") + kEnd;
+  damaged[3072] ^= 1;  // in the header of the second tar file
+  CHECK_THAT(refusal(damaged), ContainsSubstring("followed by a damaged header"));
   const auto stored = parse_index(index_text(index, 9000, "1"), 9000, "1");
   REQUIRE(stored);
   CHECK(stored->left_out.text() == index.left_out.text());
@@ -141,7 +147,7 @@ TEST_CASE("a tar file that is damaged or holds anything but files is refused wit
   damaged[3] = 'x';
   CHECK_THAT(refusal(damaged), ContainsSubstring("a damaged tar header, or no tar file: at byte 0 of x.tar"));
   for (const char type : {'1', '2'}) CHECK_THAT(refusal(of_type(type) + kEnd), ContainsSubstring("a link"));
-  for (const char type : {'3', '4', '6', 'V'})
+  for (const char type : {'3', '4', '6', 'M'})
     CHECK_THAT(refusal(of_type(type) + kEnd), ContainsSubstring("neither a file nor a directory"));
   CHECK_THAT(refusal(of_type('S') + kEnd), ContainsSubstring("a sparse file"));
   CHECK_THAT(refusal(sample("d/../../a") + kEnd), ContainsSubstring("`..`: at byte 0 of x.tar, member d/../../a.jpg"));

@@ -109,6 +109,7 @@ TEST_CASE("files that hold no tokens are refused with what they are") {
   CHECK_THAT(reason("version https://git-lfs.github.com/spec/v1\noid sha256:0123\nsize 42\n"),
              ContainsSubstring("a Git LFS pointer"));
   CHECK_THAT(reason(std::string("PK\x03\x04 and more", 14)), ContainsSubstring("a zip archive"));
+  CHECK_THAT(reason(as_bytes<uint64_t>({30}) + "{\"a\":{\"dtype\":\"F32\"}}"), ContainsSubstring("a safetensors file"));
   CHECK(reason("\x1f\x8b tokens by chance, as two of them may be any") == "no error");
 }
 
@@ -122,26 +123,44 @@ TEST_CASE("tokens of 32 or 64 bits are not read as others") {
   for (const std::optional<int64_t> bits : {std::optional<int64_t>(), std::optional<int64_t>(32)})
     CHECK_THAT(reason(as_bytes<int64_t>(tokens), bits), ContainsSubstring("looks like tokens of 64 bits"));
   CHECK(reason(as_bytes<uint16_t>(std::vector<int64_t>(1000, 0))) == "no error");
+  // Vocabularies of more than 65,536 tokens leave small numbers between.
+  std::vector<int64_t> large;
+  for (int64_t i = 0; i < 1000; ++i) large.push_back(i * 7919 % 128256);
+  CHECK_THAT(reason(as_bytes<uint32_t>(large)), ContainsSubstring("looks like tokens of 32 bits"));
+  CHECK_THAT(reason(as_bytes<int64_t>(large)), ContainsSubstring("looks like tokens of 64 bits"));
+  CHECK(reason(as_bytes<uint16_t>({std::vector<int64_t>(1000, 5)})) == "no error");
   std::vector<int64_t> once = as_bytes<uint32_t>(tokens).empty() ? tokens : std::vector<int64_t>(2000, 0);
   for (size_t i = 0; i < once.size(); i += 2) once[i] = 7;
   once[1001] = 1;  // in the middle
   CHECK(reason(as_bytes<uint16_t>(once)) == "no error");
 }
 
-TEST_CASE("Megatron's index says how many bits its tokens have") {
+TEST_CASE("Megatron's index says how many bits its tokens have, and how many there are") {
   const TemporaryFolder folder;
-  const auto said = [&](int type, std::optional<int64_t> bits) {
-    write_bytes(folder / "a.bin", as_bytes<uint32_t>({70000, 70001, 70002}));
-    write_bytes(folder / "a.idx", std::string("MMIDIDX\0\0\1\0\0\0\0\0\0\0", 17) + static_cast<char>(type) + "more");
+  // Two sequences of two and one tokens.
+  const auto index_of = [](int type, int64_t bytes_of_token) {
+    return std::string("MMIDIDX\0\0\1\0\0\0\0\0\0\0", 17) + static_cast<char>(type) + as_bytes<uint64_t>({2, 3}) +
+           as_bytes<int32_t>({2, 1}) + as_bytes<int64_t>({0, 2 * bytes_of_token}) + as_bytes<int64_t>({0, 1, 2});
+  };
+  const auto said = [&](const std::string& tokens, const std::string& index, std::optional<int64_t> bits) {
+    write_bytes(folder / "a.bin", tokens);
+    write_bytes(folder / "a.idx", index);
     return data_error([&] { TokenFile(folder / "a.bin", bits); });
   };
-  CHECK(said(4, 32) == "no error");
-  CHECK(said(8, 16) == "no error");
-  CHECK(said(8, std::nullopt) == "no error");
-  CHECK_THAT(said(4, std::nullopt), ContainsSubstring("are int32; set data.token_bits: 32"));
-  CHECK_THAT(said(8, 32), ContainsSubstring("are uint16; set data.token_bits: 16"));
-  CHECK_THAT(said(5, std::nullopt), ContainsSubstring("are int64; write them with 16 or 32 bits"));
-  CHECK_THAT(said(99, std::nullopt), ContainsSubstring("of an unknown type"));
+  const std::string wide = as_bytes<uint32_t>({70000, 70001, 70002}), narrow = as_bytes<uint16_t>({7, 8, 9});
+  CHECK(said(wide, index_of(4, 4), 32) == "no error");
+  CHECK(said(narrow, index_of(8, 2), 16) == "no error");
+  CHECK(said(narrow, index_of(8, 2), std::nullopt) == "no error");
+  CHECK(said(narrow, "another kind of index", std::nullopt) == "no error");
+  CHECK_THAT(said(wide, index_of(4, 4), std::nullopt), ContainsSubstring("are int32; set data.token_bits: 32"));
+  CHECK_THAT(said(wide, index_of(8, 2), 32), ContainsSubstring("are uint16; set data.token_bits: 16"));
+  CHECK_THAT(said(wide, index_of(5, 8), std::nullopt), ContainsSubstring("are int64; write them with 16 or 32 bits"));
+  CHECK_THAT(said(wide, index_of(99, 4), std::nullopt), ContainsSubstring("of an unknown type"));
+  const std::string whole = index_of(8, 2);
+  CHECK_THAT(said(narrow.substr(2), whole, std::nullopt),
+             ContainsSubstring("was cut, or does not belong to its index"));
+  for (size_t bytes = 9; bytes < whole.size() - 24; ++bytes)
+    CHECK(said(narrow, whole.substr(0, bytes), std::nullopt) != "no error");
 }
 
 TEST_CASE("a token outside the vocabulary is named with its file, position and byte") {

@@ -372,6 +372,13 @@ TEST_CASE("libjpeg's warnings that change no pixel are let pass, and all others 
   for (size_t i = coded_at(resync); i + 1 < resync.size(); ++i)
     if (resync[i] == 0xFF && resync[i + 1] == 0xD1) resync[i + 1] = 0xD5;
   CHECK_THAT(one_verdict(resync), ContainsSubstring("Corrupt JPEG data"));
+  Bytes before_restart = restarts;
+  const uint8_t first_restart[] = {0xFF, 0xD0};
+  const auto restart = std::search(before_restart.begin() + static_cast<std::ptrdiff_t>(coded_at(restarts)),
+                                   before_restart.end(), first_restart, first_restart + 2);
+  REQUIRE(restart != before_restart.end());
+  CHECK_THAT(one_verdict(with_bytes(restarts, static_cast<size_t>(restart - before_restart.begin()), Bytes(9, 0x55))),
+             ContainsSubstring("extraneous bytes before marker 0xd0"));
   const Bytes last(progressive.begin() + static_cast<std::ptrdiff_t>(coded_at(progressive) - 2 - 8),
                    progressive.end() - 2);  // a refinement, again
   CHECK_THAT(one_verdict(with_bytes(progressive, progressive.size() - 2, last)),

@@ -31,13 +31,16 @@ uint64_t checksum_of(const PackTrailer& trailer) { return XXH3_64bits(&trailer, 
 
 PackedFile::PackedFile(std::unique_ptr<const DataFile> file) : file_(std::move(file)) {
   std::vector<uint8_t> scratch;
-  refuse_other_kind(*file_, "a packed file");
-  if (file_->size() < kPackStart + kTrailerBytes)
+  if (file_->size() < kPackStart + kTrailerBytes) {
+    refuse_other_kind(*file_, "a packed file");
     refuse(
         fmt::format("{}: too few for a packed file, which `trainopt data pack` makes", counted(file_->size(), "byte")));
+  }
   const auto start = file_->read(0, std::ssize(kPackMagic), scratch);
-  if (!std::equal(start.begin(), start.end(), kPackMagic.begin()))
+  if (!std::equal(start.begin(), start.end(), kPackMagic.begin())) {
+    refuse_other_kind(*file_, "a packed file");
     refuse("this is no packed file, which `trainopt data pack` makes");
+  }
   check_trailer();
   check_index();
   verified_ = SampleMarks(size());

@@ -29,7 +29,9 @@ Layout layout_of(const ParquetNumbers& numbers) {
       throw BadSample(
           fmt::format("lists of {} × {} × {} numbers are no RGB images", lengths[0], lengths[1], lengths[2]));
   }
-  check_image_size(pixels.size, kMaxPixels);
+  if (pixels.size.height > kMaxPixels / pixels.size.width)
+    throw BadSample(fmt::format("lists of {} × {} pixels are more than {} pixels", pixels.size.height,
+                                pixels.size.width, kMaxPixels));
   return pixels;
 }
 

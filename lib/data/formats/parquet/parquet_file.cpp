@@ -43,9 +43,11 @@ std::vector<std::string> names_in(const std::string& metadata, const std::string
   return names;
 }
 
-std::shared_ptr<const DataFile> require_parquet(std::shared_ptr<const DataFile> file) {
+std::unique_ptr<ParquetReader> open_reader(const std::shared_ptr<const DataFile>& file, int64_t memory_limit) try {
+  return open_parquet_reader(file, memory_limit);
+} catch (const UserError&) {
   refuse_other_kind(*file, "a Parquet file");
-  return file;
+  throw;
 }
 
 }  // namespace
@@ -62,8 +64,8 @@ std::span<const uint8_t> RowGroup::image(int64_t row) const {
 }
 
 ParquetFile::ParquetFile(std::shared_ptr<const DataFile> file, const ParquetConfig& config, int64_t memory_limit)
-    : file_(require_parquet(std::move(file))),
-      reader_(open_parquet_reader(file_, memory_limit)),
+    : file_(std::move(file)),
+      reader_(open_reader(file_, memory_limit)),
       memory_limit_(memory_limit),
       filter_(config.filter) {
   image_ = find_image(config.image);

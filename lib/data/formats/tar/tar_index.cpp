@@ -34,6 +34,9 @@ SplitName split(const std::string& name) {
   return {name.substr(0, dot), std::move(ending)};
 }
 
+/// WebDataset takes no sample without a name before the first dot.
+bool is_hidden(const std::string& name) { return name[name.rfind('/') + 1] == '.'; }
+
 std::optional<int64_t> label_of(std::string_view text) {
   const auto is_space = [](char c) { return std::isspace(static_cast<unsigned char>(c)) != 0; };
   while (!text.empty() && is_space(text.back())) text.remove_suffix(1);
@@ -84,7 +87,7 @@ class Samples {
 
   void add(const TarMember& member) {
     SplitName name = split(member.name);
-    if (name.ending.empty() || is_apple_double(member.name)) return left_out_.add_file(member.name);
+    if (name.ending.empty() || is_hidden(member.name)) return left_out_.add_file(member.name);
     if (member.archive != archive_) {  // its samples may be named like those of the one before
       finish();
       keys_.clear();

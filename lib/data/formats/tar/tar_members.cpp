@@ -1,6 +1,7 @@
 #include "data/formats/tar/tar_members.h"
 
 #include "base/error.h"
+#include "base/units.h"
 
 #include <algorithm>
 #include <charconv>
@@ -106,10 +107,15 @@ class Reader {
         at_ -= kTarBlock;
         return true;
       }
-      if (is_second) refuse("an empty block within the tar file is followed by no header");
-      left_out_.add("tail after a tar file's end", fmt::format("{}, byte {}", file_, header_at_));
-      return false;
+      constexpr size_t kMagicAt = 257;
+      if (is_second || block.substr(kMagicAt).starts_with("ustar"))
+        refuse("empty blocks within the tar file are followed by a damaged header, or by none");
+      at_ -= kTarBlock;
+      break;
     }
+    if (at_ < size_)
+      left_out_.add("tar file's tail",
+                    fmt::format("{}, {} after its end at byte {}", file_, counted(size_ - at_, "byte"), at_));
     return false;
   }
 
@@ -192,8 +198,10 @@ class Reader {
     const bool is_ustar = std::memcmp(header.magic, "ustar", 6) == 0;  // GNU's has a space there, and no prefix
     const std::string_view prefix = is_ustar ? field(header.prefix) : std::string_view();
     name_ = next_name_ ? *next_name_ : fmt::format("{}{}{}", prefix, prefix.empty() ? "" : "/", field(header.name));
-    // A directory; before the format had a type for them, a slash at the name's end told it.
-    if (header.type == '5' || (header.type == '\0' && name_.ends_with('/'))) return;
+    // '5' is a directory. Before the format had a type for them, a slash at the name's end told it.
+    if (header.type == '5') return;
+    if (header.type == '\0' && name_.ends_with('/')) return left_out_.add("old-style folder", name_);
+    if (header.type == 'V') return left_out_.add("volume label", name_);
     if (header.type == 'S') refuse("a sparse file, which this program does not read");
     if (header.type != '0' && header.type != '\0' && header.type != '7')
       refuse(header.type == '1' || header.type == '2' ? "a link in a tar file"

@@ -40,9 +40,10 @@ NumpyArray numpy_array(std::string_view start, const std::string& name) {
   if (type.size() != 5 || !is_one_of(1, "<|") || !is_one_of(2, "ui") || !is_one_of(3, "1248"))
     refuse_array(fmt::format("{} holds no little-endian integers, as tokens must be: its dtype is {}", name, type));
   const std::string_view shape = value_of(header, "shape", name);
-  const size_t end = shape.find(')');
+  const size_t end = shape.starts_with('(') ? shape.find(')') : std::string_view::npos;
   int64_t count = 0;
-  const auto [after, error] = std::from_chars(shape.data() + 1, shape.data() + shape.size(), count);
+  const std::string_view inside = end == std::string_view::npos ? std::string_view() : shape.substr(1, end - 1);
+  const auto [after, error] = std::from_chars(inside.data(), inside.data() + inside.size(), count);
   const bool is_list = end != std::string_view::npos && error == std::errc() && after < shape.data() + end;
   if (!is_list || std::string_view(after, static_cast<size_t>(shape.data() + end - after)) != "," || count < 0)
     refuse_array(fmt::format("{} must have one dimension, with one token after the other: its shape is {}", name,

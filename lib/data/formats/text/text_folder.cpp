@@ -7,6 +7,7 @@
 #include "config/tree.h"
 #include "data/formats/text/document_ends.h"
 #include "data/formats/text/documents.h"
+#include "data/files/real_paths.h"
 #include "data/files/splits.h"
 #include "data/identity.h"
 
@@ -37,6 +38,7 @@ class TextFolder : public Documents {
     if (files_.empty()) throw UserError(fmt::format("the folder contains no files: {}", root.string()), ExitCode::data);
     std::sort(files_.begin(), files_.end(), [](const Text& a, const Text& b) { return a.name < b.name; });
     require_one_split_of_texts();
+    refuse_pointer(0);
     for (const Text& text : files_)
       if (text.bytes < kMinDocumentTokens)
         throw UserError(fmt::format("{} has nothing to predict, which takes {} bytes; remove it: {}",
@@ -47,8 +49,9 @@ class TextFolder : public Documents {
 
   int64_t size() const override { return static_cast<int64_t>(files_.size()); }
   std::vector<uint64_t> file_hashes() const override {
+    RealPaths real;
     std::vector<uint64_t> hashes;
-    for (int64_t sample = 0; sample < size(); ++sample) hashes.push_back(path_hash(name_of(sample)));
+    for (int64_t sample = 0; sample < size(); ++sample) hashes.push_back(real.hash_of(name_of(sample)));
     return hashes;
   }
   std::string summary() const override { return fmt::format("{} of bytes", counted(size(), "file")); }
@@ -64,8 +67,7 @@ class TextFolder : public Documents {
       throw UserError(
           fmt::format("{} became shorter while it was read: it had {} bytes", name_of(sample), tokens_of(sample)),
           ExitCode::data);
-    if (const auto kind = what_it_is(bytes); kind.starts_with("a Git LFS pointer"))  // which is text, too
-      throw UserError(fmt::format("{} is {}", name_of(sample), kind), ExitCode::data);
+    refuse_pointer(bytes, sample);
     for (size_t at = 0; at < tokens.size();) {
       const size_t length = utf8_length(std::string_view(bytes).substr(at));
       if (length == 0)
@@ -100,6 +102,17 @@ class TextFolder : public Documents {
 
   int64_t tokens_of(int64_t sample) const override { return files_[static_cast<size_t>(sample)].bytes; }
 
+  /// A Git LFS pointer is text, too.
+  void refuse_pointer(std::string_view start, int64_t sample) const {
+    if (const auto kind = what_it_is(start); kind.starts_with("a Git LFS pointer"))
+      throw UserError(fmt::format("{} is {}", name_of(sample), kind), ExitCode::data);
+  }
+  void refuse_pointer(int64_t sample) const {
+    std::string start(kKindBytes, '\0');
+    start.resize(File::open(name_of(sample), ExitCode::data).read_at(0, start.data(), start.size()));
+    refuse_pointer(start, sample);
+  }
+
   /// A folder of texts is read as a whole, so the splits must be in folders of their own.
   void require_one_split_of_texts() const {
     std::vector<std::string> named;
@@ -107,7 +120,7 @@ class TextFolder : public Documents {
       if (is_split_name(fs::path(*fs::path(text.name).begin()).stem().string())) named.push_back(text.name);
     const auto splits = splits_in(root_.string(), named);
     if (!splits) return;
-    if (fs::is_directory(splits->training)) require_one_split(root_.string(), named);
+    if (kind_of(splits->training) == PathKind::folder) require_one_split(root_.string(), named);
     throw UserError(
         fmt::format("training texts are beside others; put the texts of each split in a folder of their own: "
                     "{}, {}",

@@ -2,9 +2,9 @@
 
 #include "base/error.h"
 #include "base/files/file_calls.h"
+#include "base/files/file_kind.h"
 #include "base/files/mapped_file.h"
 #include "config/tree.h"
-#include "data/formats/other_kind.h"
 #include "data/formats/text/numpy_header.h"
 #include "storage/path_kind.h"
 
@@ -118,25 +118,38 @@ void copy(const char* from, const TokenLayout& layout, std::span<int64_t> tokens
   }
 }
 
-/// Megatron's index beside FILE.bin says the type of its tokens: after nine bytes of magic number and eight of version.
-void require_index_fits(const std::string& name, int64_t bits) {
+/// Megatron's index beside FILE.bin: nine bytes of magic number, eight of version, a byte for the type, the numbers of
+/// sequences and of documents (uint64), then the sequences' lengths (int32) and where they begin in FILE.bin (int64).
+void require_index_fits(const std::string& name, int64_t bytes, int64_t bits) {
   const std::filesystem::path path = std::filesystem::path(name).replace_extension(".idx");
-  std::error_code unreadable;
-  if (is_remote(name) || !std::filesystem::is_regular_file(path, unreadable)) return;
+  if (is_remote(name) || kind_of(path) != PathKind::file) return;
   constexpr std::string_view kMagic{"MMIDIDX\0\0", 9};
-  constexpr size_t kTypeAt = 17;
-  std::string start(kTypeAt + 1, '\0');
-  start.resize(File::open(path, ExitCode::data).read_at(0, start.data(), start.size()));
-  if (start.size() <= kTypeAt || !start.starts_with(kMagic)) return;
+  constexpr int64_t kTypeAt = 17, kLengthsAt = 34;
+  const File index = File::open(path, ExitCode::data);
+  std::string start(kLengthsAt, '\0');
+  start.resize(index.read_at(0, start.data(), start.size()));
+  if (!start.starts_with(kMagic)) return;
+  if (std::ssize(start) < kLengthsAt) refuse(fmt::format("{} was cut: it ends within its header", path.string()));
   constexpr std::array kTypes = {"uint8", "int8", "int16", "int32", "int64", "float64", "float32", "uint16"};
   constexpr std::array<int64_t, 8> kBits = {8, 8, 16, 32, 64, 0, 0, 16};
   const size_t type = static_cast<unsigned char>(start[kTypeAt]) - size_t{1};
-  if (type < kTypes.size() && kBits[type] == bits) return;
-  refuse(fmt::format("{} says that the tokens of {} are {}; {}", path.string(), name,
-                     type < kTypes.size() ? kTypes[type] : "of an unknown type",
-                     type < kTypes.size() && kBits[type] == 32   ? "set data.token_bits: 32"
-                     : type < kTypes.size() && kBits[type] == 16 ? "set data.token_bits: 16"
-                                                                 : "write them with 16 or 32 bits"));
+  const int64_t wanted = type < kTypes.size() ? kBits[type] : 0;
+  if (wanted != bits)
+    refuse(fmt::format("{} says that the tokens of {} are {}; {}", path.string(), name,
+                       type < kTypes.size() ? kTypes[type] : "of an unknown type",
+                       wanted == 16 || wanted == 32 ? fmt::format("set data.token_bits: {}", wanted)
+                                                    : "write them with 16 or 32 bits"));
+  const auto sequences = integer_at<int64_t>(start.data() + kTypeAt + 1, 0);
+  if (sequences < 1 || sequences > index.size()) return;
+  int32_t length = 0;
+  int64_t begin = 0;
+  const int64_t last_length = kLengthsAt + 4 * (sequences - 1),
+                last_begin = kLengthsAt + 4 * sequences + 8 * (sequences - 1);
+  const bool is_whole = index.read_at(last_length, &length, sizeof(length)) == sizeof(length) &&
+                        index.read_at(last_begin, &begin, sizeof(begin)) == sizeof(begin);
+  const bool fits = is_whole && length >= 0 && begin >= 0 && begin <= bytes && begin + length * (bits / 8) == bytes;
+  if (!fits)
+    refuse(fmt::format("{} was cut, or does not belong to its index {}: {} bytes", name, path.string(), bytes));
 }
 
 /// The layout of the file `name`. `start`: its first kTokenHeaderBytes, or all of it; `bytes`: its size. `bits`: of the
@@ -164,40 +177,65 @@ TokenFile::TokenFile(std::unique_ptr<const DataFile> file, std::optional<int64_t
   std::vector<uint8_t> scratch;
   const auto start = file_->read(0, std::min(file_->size(), kTokenHeaderBytes), scratch);
   const std::string_view text(reinterpret_cast<const char*>(start.data()), start.size());
-  constexpr size_t kTelling = 4;  // two tokens may be any two
-  if (!text.starts_with(kNumpyMagic)) refuse_other_kind(*file_, "a token file", kTelling);
+  constexpr size_t kTelling = 3;  // bytes; a token may be any two
+  if (const auto kind = what_it_is(text, kTelling); !kind.empty() && !text.starts_with(kNumpyMagic))
+    refuse(fmt::format("{} is not a token file but {}", name(), kind));
   layout_ = token_layout(text, file_->size(), bits, name());
-  if (layout_.header == 0) {
-    require_index_fits(name(), layout_.bits);
-    require_fitting_bits(bits);
-  }
+  if (layout_.header > 0) return;
+  require_index_fits(name(), file_->size(), layout_.bits);
+  require_fitting_bits(text, bits);
 }
 
-/// Tokens of 32 or 64 bits that are read as 16-bit ones have a zero for every second value, or more.
-void TokenFile::require_fitting_bits(std::optional<int64_t> bits) {
+namespace {
+
+/// The largest value at each position within four tokens, which tells that they are halves or quarters of larger ones.
+class Positions {
+ public:
+  void add(const char* bytes, int64_t count, const TokenLayout& layout) {
+    std::vector<int64_t> tokens(static_cast<size_t>(count));
+    copy(bytes, layout, tokens);
+    for (size_t i = 0; i < tokens.size(); ++i) largest_[i % 4] = std::max(largest_[i % 4], tokens[i]);
+  }
+  /// How many times as wide the tokens probably are.
+  int64_t width() const {
+    constexpr int64_t kHighest = 7;  // upper halves are not larger: vocabularies end below 524,288
+    const auto [first, second, third, fourth] = largest_;
+    const bool are_zero = second == 0 && fourth == 0;
+    if (second > kHighest || fourth > kHighest || first < (are_zero ? 1 : 256)) return 1;
+    return third == 0 && fourth == 0 ? 4 : 2;
+  }
+
+ private:
+  std::array<int64_t, 4> largest_{};
+};
+
+}  // namespace
+
+/// Tokens of 32 or 64 bits that are read as 16-bit ones have zeros, or small numbers, for every second value or more.
+/// `start`: the file's first bytes, which alone rule that out for nearly every file.
+void TokenFile::require_fitting_bits(std::string_view start, std::optional<int64_t> bits) {
   constexpr int64_t kLeast = 64, kPart = 1024;  // tokens
   if (size() < kLeast) return;
+  Positions positions;
+  positions.add(start.data(), std::ssize(start) * 8 / layout_.bits, layout_);
   std::vector<uint8_t> scratch;
-  std::array<bool, 4> is_zero{true, true, true, true};  // by the position within 64 bits
-  for (const int64_t wanted : {int64_t{0}, size() / 2, size() - kPart}) {
+  for (const int64_t wanted : {size() / 2, size() - kPart}) {
+    if (positions.width() == 1) return;
     const int64_t first = std::max<int64_t>(0, wanted) / 4 * 4, count = std::min(kPart, size() - first);
     const auto bytes = file_->read(byte_of(first), count * layout_.bits / 8, scratch);
-    std::vector<int64_t> tokens(static_cast<size_t>(count));
-    copy(reinterpret_cast<const char*>(bytes.data()), layout_, tokens);
-    for (size_t i = 0; i < tokens.size(); ++i) is_zero[i % 4] = is_zero[i % 4] && tokens[i] == 0;
+    positions.add(reinterpret_cast<const char*>(bytes.data()), count, layout_);
   }
   require_mapped_files_whole();
-  if (is_zero[0] || !is_zero[1] || !is_zero[3]) return;
-  const int64_t found = layout_.bits * (is_zero[2] ? 4 : 2);
-  const std::string what = fmt::format(
-      "{} looks like tokens of {} bits, because every value between them is 0 when it "
-      "is read as {}-bit ones",
-      name(), found, layout_.bits);
+  if (positions.width() == 1) return;
+  const int64_t found = layout_.bits * positions.width();
+  const std::string what =
+      fmt::format("{} looks like tokens of {} bits: read as {}-bit ones, every other value is almost 0", name(), found,
+                  layout_.bits);
   if (bits && found == 32) {
-    caution_ = what + "; data.token_bits says otherwise";
+    caution_ = what + "; data.token_bits says that this is meant";
     return;
   }
-  refuse(found == 32 ? what + "; set data.token_bits: 32 (or 16, if this is meant)"
+  refuse(found == 32 ? what + "; set data.token_bits: 32, or 16 if this is meant"
                      : what + "; write them with 16 or 32 bits");
 }
 

@@ -54,7 +54,7 @@ class TokenFile {
   uint64_t fingerprint() const;
 
  private:
-  void require_fitting_bits(std::optional<int64_t> bits);
+  void require_fitting_bits(std::string_view start, std::optional<int64_t> bits);
   int64_t byte_of(int64_t token) const { return layout_.header + token * layout_.bits / 8; }
 
   std::unique_ptr<const DataFile> file_;

@@ -1,15 +1,18 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/units.h"
+#include "data/files/open_files.h"
 #include "data/formats/shards.h"
 #include "data/formats/text/text_dataset.h"
 #include "data/formats/text/token_file.h"
 #include "data/identity.h"
 
+#include <fmt/ranges.h>
 #include <xxhash.h>
 
 #include <algorithm>
 #include <filesystem>
+#include <set>
 
 namespace trainopt {
 namespace {
@@ -18,7 +21,17 @@ class TokenWindows : public TextDataset {
  public:
   TokenWindows(const DataPaths& paths, const TextOptions& options) : options_(options) {
     if (!options_.files) options_.files = local_data_files();
-    for (const auto& file : note(find_files(*options_.files, paths, kTokenEndings))) add(file);
+    const auto& names = note(find_files(*options_.files, paths, kTokenEndings));
+    auto opened = open_files(*options_.files, names, [&](std::unique_ptr<const DataFile> file) {
+      return std::make_unique<TokenFile>(std::move(file), options_.token_bits);
+    });
+    for (auto& file : opened) add(std::move(file));
+    constexpr int64_t kNarrow = 1 << 16;
+    if (has_narrow_ && options_.vocabulary > kNarrow)
+      log_warning(
+          "model.vocabulary is {}, and tokens of 16 bits end at {}; files of wider ones without a header need "
+          "data.token_bits: 32",
+          options_.vocabulary, kNarrow - 1);
   }
 
   int64_t size() const override { return windows_; }
@@ -28,11 +41,9 @@ class TokenWindows : public TextDataset {
   int64_t longest() const override { return options_.context; }
   int64_t cut_samples() const override { return 0; }
   std::string summary() const override {
-    std::string bits = std::to_string(files_.front().tokens->bits());
-    if (std::any_of(files_.begin(), files_.end(),
-                    [&](const Part& part) { return part.tokens->bits() != files_.front().tokens->bits(); }))
-      bits = "16- and 32";
-    return fmt::format("{}, {}-bit", counted(static_cast<int64_t>(files_.size()), "file"), bits);
+    std::set<int64_t> bits;
+    for (const Part& part : files_) bits.insert(part.tokens->bits());
+    return fmt::format("{}, {}-bit", counted(static_cast<int64_t>(files_.size()), "file"), fmt::join(bits, "- and "));
   }
 
   void read(int64_t sample, std::span<int64_t> tokens) const override {
@@ -66,14 +77,14 @@ class TokenWindows : public TextDataset {
     int64_t first_window;
   };
 
-  void add(const std::string& path) {
-    auto file = std::make_unique<TokenFile>(options_.files->open(path), options_.token_bits);
+  void add(std::unique_ptr<TokenFile> file) {
     if (!file->caution().empty()) log_warning("{}", file->caution());
+    has_narrow_ = has_narrow_ || (file->bits() == 16 && !options_.token_bits);
     const int64_t windows = (file->size() - 1) / options_.context;
     if (windows < 1)
       throw UserError(fmt::format("{} is shorter than one sample, which takes model.context and one token more: {} "
                                   "tokens, {}",
-                                  path, file->size(), options_.context + 1),
+                                  file->name(), file->size(), options_.context + 1),
                       ExitCode::data);
     files_.push_back({std::move(file), windows_});
     windows_ += windows;
@@ -88,6 +99,7 @@ class TokenWindows : public TextDataset {
   TextOptions options_;
   std::vector<Part> files_;
   int64_t windows_ = 0;
+  bool has_narrow_ = false;  ///< whether tokens of 16 bits were assumed or found
 };
 
 }  // namespace
