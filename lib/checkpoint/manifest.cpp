@@ -15,7 +15,7 @@ constexpr size_t kMaxNameLength = 255;
 [[noreturn]] void refuse(const std::string& why) { throw UserError(why, ExitCode::checkpoint); }
 
 /// Untrusted JSON as one printable line of at most 80 characters.
-std::string display_text(const nlohmann::json& value) {
+std::string shown_value(const nlohmann::json& value) {
   return value.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace).substr(0, 80);
 }
 
@@ -40,7 +40,7 @@ int64_t integer_field(const nlohmann::json& json, const std::string& key, int64_
   const nlohmann::json& value = member(json, key);
   if (!value.is_number_integer() || value < minimum || value > maximum)
     refuse(fmt::format("its manifest's '{}' is not a number from {} to {}: {}", key, minimum, maximum,
-                       display_text(value)));
+                       shown_value(value)));
   return value.get<int64_t>();
 }
 
@@ -81,7 +81,7 @@ Manifest parse_manifest(std::string_view text) {
   const nlohmann::json json = parse_shallow(text);
   const nlohmann::json& version = member(json, "format_version");
   if (version != Manifest::kFormatVersion)
-    refuse(fmt::format("its manifest has format version {}, but this program reads version {}", display_text(version),
+    refuse(fmt::format("its manifest has format version {}, but this program reads version {}", shown_value(version),
                        Manifest::kFormatVersion));
   Manifest manifest;
   manifest.step = integer_field(json, "step", 0, INT64_MAX);
@@ -94,7 +94,7 @@ Manifest parse_manifest(std::string_view text) {
   if (!member(json, "files").is_object()) refuse("its manifest's 'files' is not an object");
   for (const auto& [name, file] : json["files"].items()) {
     if (!is_stored_name(name))
-      refuse(fmt::format("its manifest lists a file with an invalid name: {}", display_text(name)));
+      refuse(fmt::format("its manifest lists a file with an invalid name: {}", shown_value(name)));
     manifest.files[name] = {integer_field(file, "bytes", 0, kMaxBytes), hash_of(file)};
   }
   hash_of(json);

@@ -5,10 +5,26 @@
 #include "config/tree.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
 
 namespace trainopt {
 namespace {
+
+/// A shell makes several overrides of one with braces: a={b,c} becomes a=b a=c, of which the last counts.
+void note_repeated(const std::vector<std::string>& overrides, std::vector<std::string>& notes) {
+  std::map<std::string, int64_t> times;
+  for (const std::string& text : overrides) {
+    const size_t begin = text.starts_with("--") ? 2 : 0;
+    ++times[text.substr(begin, text.find('=') - begin)];
+  }
+  for (const auto& [key, count] : times)
+    if (count > 1)
+      notes.push_back(
+          fmt::format("{} is given {} times on the command line, and the last counts; a value with braces "
+                      "needs quotes",
+                      key, count));
+}
 
 /// Whether an override is "key=null".
 bool is_reset(const Value& value) {
@@ -40,6 +56,7 @@ LoadedInto load_into(const Outline& outline, const Sources& sources) {
     parsed([&] { merge_map(merged, parse_file(file), outline, "", reading, loaded.notes); });
 
   Value overrides = empty_map();
+  note_repeated(sources.overrides, loaded.notes);
   for (const auto& text : sources.overrides)
     parsed([&] {
       const Value value = parse_override(text);

@@ -59,7 +59,12 @@ void SampleLoader::record_bad(int64_t sample, const char* reason) {
   const std::string what = with_reason(refused);
   const std::lock_guard lock(mutex_);
   const bool is_new = bad_.emplace(sample, refused).second;
-  if (!policy_.substitute) throw UserError(fmt::format("cannot use the sample {}", what), ExitCode::data);
+  if (!policy_.substitute)
+    throw UserError(
+        fmt::format("cannot use the sample {} (data.on_bad_sample: substitute with data.max_bad_samples goes "
+                    "on without it)",
+                    what),
+        ExitCode::data);
   require_within_budget();
   if (!is_new) return;
   log_warning("{} {}", policy_.leaves_out ? "the evaluation leaves out" : "another sample takes the place of", what);

@@ -77,9 +77,14 @@ Fact data_fact(const DataPlan& data) {
   if (data.is_text()) return text_fact(data);
   const auto name = word_of(data.kind);
   const auto image = data.input_shape();
+  const ImageDataset* images = data.images();
+  const std::string classes =
+      images && !images->class_names().empty()
+          ? fmt::format("; {}: {}", counted(images->num_classes(), "class", "es"), first_of(images->class_names()))
+          : "";
   return {"data",
-          fmt::format("{}, {} samples of {}×{}×{}", name, with_commas(data.samples()), image.channels, image.height,
-                      image.width),
+          fmt::format("{}, {} samples of {}×{}×{}{}", name, with_commas(data.samples()), image.channels, image.height,
+                      image.width, classes),
           "data",
           {{"dataset", name}, {"samples", data.samples()}, {"image", {image.channels, image.height, image.width}}}};
 }

@@ -49,7 +49,11 @@ void check_files(const Recipe& recipe, const Keys& changed, Problems& problems) 
       problems.push_back({"evaluation.every_n_steps", fmt::format("{} needs evaluation.path for this", name)});
     return;
   }
-  if (data.path) problems.push_back({"data.path", fmt::format("{} reads no files; remove this key", name)});
+  if (data.path)
+    problems.push_back(
+        {"data.path", changed.contains("data.dataset")
+                          ? fmt::format("{} reads no files; remove this key", name)
+                          : "needs data.dataset, the kind of data that is there, such as image_folder or tokens"});
   for (const char* key :
        {"evaluation.path", "evaluation.every_n_steps", "evaluation.batch_size", "evaluation.transforms"})
     if (changed.contains(key))

@@ -105,7 +105,8 @@ std::vector<std::string> local_matches(const std::string& pattern) {
   std::vector<std::string> matches(found.gl_pathv, found.gl_pathv + found.gl_pathc);
   const int error = errno;
   ::globfree(&found);
-  if (status != 0 && status != GLOB_NOMATCH)
+  const bool is_missing = status == GLOB_ABORTED && (error == ENOENT || error == ENOTDIR);
+  if (status != 0 && status != GLOB_NOMATCH && !is_missing)
     throw UserError(fmt::format("cannot list what fits {}: {}", pattern, std::strerror(error)), ExitCode::data);
   std::sort(matches.begin(), matches.end());
   return matches;

@@ -97,7 +97,7 @@ def test_trained_weights_go_back_into_the_program(trainopt, tmp_path):
     "change, code, says",
     [
         ("model.path=null", 2, ["model.path", "torch.export.save"]),
-        ("model.path=absent.pt2", 4, ["absent.pt2: there is no such file"]),
+        ("model.path=absent.pt2", 4, ["model.path: there is no such file: absent.pt2"]),
         (f"model.path={FILES}/net-eval.pt2", 4, ["after eval()"]),
         (f"model.evaluation_path={FILES}/drop.pt2", 4, ["it is not the model of"]),
         ("data.transforms=[{resize: 16}]", 2, ["takes images of 3×8×8", "3×16×16"]),

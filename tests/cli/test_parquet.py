@@ -266,7 +266,7 @@ BAD_TABLES = {
     "no labels": (lambda rows: pa.table({"image": [b"1", b"2"]}), ["no column of labels", "image (BYTE_ARRAY)"]),
     "labels are words": (
         lambda rows: pa.table({"image": [b"1", b"2"], "label": ["cat", "dog"]}),
-        ["the labels in the column label are no integers"],
+        ["the labels in the column label must be integers"],
     ),
     "images are numbers": (
         lambda rows: pa.table({"image": [1.5, 2.5], "label": [0, 1]}),

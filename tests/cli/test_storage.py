@@ -112,13 +112,14 @@ def test_patterns_lists_and_splits_of_objects(trainopt, moto, proxy):
     moto.put(moto.folder / "0.tar", "splits/only.tar")
     moto.put(moto.folder / "0.tar", "splits/below/only.tar")
     left_out = show("s3://data/splits").json()["left_out"]
-    assert [each["kind"] + " " + each["first"] for each in left_out] == ["folder below", ".md file page.md"]
+    assert [each["kind"] + " " + each["first"] for each in left_out] == [".md file page.md", "folder below"]
     moto.put(moto.folder / "0.tar", "splits/train-0.tar")
     moto.put(moto.folder / "1.tar", "splits/val-0.tar")
     said = "data.path=s3://data/splits/train-0.tar evaluation.path=s3://data/splits/val-0.tar"
     trainopt.is_refusal(show("s3://data/splits"), 3, [said])
     trainopt.is_refusal(show("s3://data/splits/*.tar"), 3, [said])
     trainopt.is_refusal(show("s3://data/*/x.tar"), 3, ["a pattern must be in a path's last part"])
+    trainopt.is_refusal(show("s3://data/splits/none-*.tar"), 3, ["nothing fits the pattern: s3://data/splits/none-*"])
     both = "data.path=[s3://data/shards/0.tar, 's3://data/shards/1*']"
     listed = run(trainopt, proxy, "s3://data/x.tar", "list", both, "train.max_steps=6")
     assert listed.code == 0, listed

@@ -1,12 +1,14 @@
 #include "data/files/found_files.h"
 
+#include "base/json.h"
 #include "base/units.h"
 #include "data/files/real_paths.h"
-#include "data/files/splits.h"
+#include "data/formats/table.h"
 
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <charconv>
 #include <filesystem>
@@ -113,8 +115,9 @@ class Finder {
       (match.ends_with('/') ? folders : has_ending(match, endings_) ? files : others).push_back(std::move(match));
     }
     if (files.empty() && folders.empty() && others.empty()) {
-      if (!is_remote(pattern)) refuse_paths(fmt::format("nothing fits the pattern: {}", pattern));
-      return found_.files.push_back(pattern);  // an object may have such a name
+      const bool may_be_name = is_remote(pattern) && pattern.find('*') == std::string::npos;  // an object's
+      if (!may_be_name) refuse_pattern(pattern);
+      return found_.files.push_back(pattern);
     }
     if (!others.empty())
       refuse_paths(fmt::format("the pattern must fit {} files only, and it fits {}: {}: {}", words(endings_),
@@ -126,6 +129,17 @@ class Finder {
     require_one_split_below(pattern, files.empty() ? folders : files);
     for (std::string& file : files) found_.files.push_back(std::move(file));
     for (const std::string& folder : folders) add_folder(folder.substr(0, folder.size() - 1), true);
+  }
+
+  [[noreturn]] void refuse_pattern(const std::string& pattern) {
+    const std::string what = fmt::format("nothing fits the pattern: {}", pattern);
+    const size_t slash = pattern.rfind('/');
+    const std::string folder = slash == std::string::npos ? "." : pattern.substr(0, slash);
+    if (is_remote(pattern) || kind_of(folder) != PathKind::folder) refuse_paths(what);
+    LeftOut there;
+    for (const std::string& entry : storage_.list(folder))
+      entry.ends_with('/') ? there.add("folder", entry) : there.add_file(fs::path(entry).filename().string());
+    refuse_paths(there.empty() ? what : fmt::format("{}; there are {}", what, there.text()));
   }
 
   static void require_one_split_below(const std::string& pattern, const std::vector<std::string>& matches) {
@@ -180,7 +194,7 @@ class Finder {
       }
     const std::string what = fmt::format("the folder contains no {} files: {}", words(endings_), folder);
     if (!below.empty()) refuse_paths(fmt::format("{}; {}", what, fmt::join(below, ", ")));
-    refuse_paths(others.empty() ? what : fmt::format("{}; it has {}", what, others.text()));
+    refuse_paths(others.empty() ? what : fmt::format("{}; it has {}{}", what, others.text(), reader_hint(others)));
   }
 
   void require_one_kind(const std::vector<std::string>& files, const std::string& path) const {
@@ -258,22 +272,43 @@ bool has_ending(std::string_view name, std::span<const std::string_view> endings
 
 namespace {
 
-/// In quotes if a shell would not take it as one word.
-std::string quoted_for_shell(const std::string& word) {
-  const auto is_plain = [](unsigned char c) {
-    return std::isalnum(c) != 0 || std::string_view("_@%+=:,./-").find(static_cast<char>(c)) != std::string_view::npos;
+/// KEY=VALUE as it is typed into a shell. `value`: a path, or a list of them in YAML's brackets.
+std::string typed(const std::string& key, const std::string& value) {
+  const auto is_any_of = [](std::string_view text, std::string_view characters) {
+    return text.find_first_of(characters) != std::string_view::npos;
   };
-  return std::all_of(word.begin(), word.end(), is_plain) ? word : fmt::format("'{}'", word);
+  const bool is_list = value.starts_with('[') && value.ends_with(']');
+  const bool is_plain_yaml = is_list || !is_any_of(value, ":#{}[],&!|>%@`\"'");
+  std::string word = key + "=" + (is_plain_yaml || is_remote(value) ? value : Json(value).dump());
+  if (!is_any_of(word, " \t*?[]{}()<>|&;$`\\\"'!#~")) return word;
+  for (size_t at = 0; (at = word.find('\'', at)) != std::string::npos; at += 4) word.replace(at, 1, "'\\''");
+  return "'" + word + "'";
 }
 
 }  // namespace
 
+std::string words_for(const SplitPaths& splits) {
+  return typed("data.path", splits.training) + " " + typed("evaluation.path", splits.evaluation);
+}
+
+std::string reader_hint(const LeftOut& others) {
+  constexpr std::array<std::pair<std::string_view, std::string_view>, 2> kTokens = {
+      {{".bin", "tokens"}, {".npy", "tokens"}}};
+  std::string hint;
+  const auto add = [&](std::string_view ending, std::string_view word) {
+    if (others.has(fmt::format("{} file", ending)))
+      hint += fmt::format("; data.dataset: {} reads *{} files", word, ending);
+  };
+  for (const DataFormat& format : kDataFormats)
+    if (!format.ending.empty()) add(format.ending, format.word);
+  for (const auto& [ending, word] : kTokens) add(ending, word);
+  return hint;
+}
+
 void require_one_split(const std::string& folder, const std::vector<std::string>& files) {
-  const auto splits = splits_in(folder, files);
-  if (!splits) return;
-  refuse_paths(fmt::format("training files are beside others{}{}; name those of each split: {} {}",
-                           folder.empty() ? "" : " in ", folder, quoted_for_shell("data.path=" + splits->training),
-                           quoted_for_shell("evaluation.path=" + splits->evaluation)));
+  if (const auto splits = splits_in(folder, files))
+    refuse_paths(fmt::format("training files are beside others{}{}; name those of each split: {}",
+                             folder.empty() ? "" : " in ", folder, words_for(*splits)));
 }
 
 FoundFiles find_files(DataFiles& storage, const DataPaths& paths, std::span<const std::string_view> endings) {

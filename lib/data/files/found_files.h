@@ -4,6 +4,7 @@
 #include "base/files/file_calls.h"
 #include "data/files/data_paths.h"
 #include "data/files/left_out.h"
+#include "data/files/splits.h"
 #include "storage/data_files.h"
 
 #include <span>
@@ -30,6 +31,12 @@ PathKind require_path(const std::string& path);
 /// the path itself, also if it does not exist. A remote path that has none of these endings is a folder.
 std::vector<std::string> names_at(DataFiles& storage, const std::string& path,
                                   std::span<const std::string_view> endings);
+
+/// "; data.dataset: tar reads *.tar files": for the kinds of files among these that a data format reads; or "".
+std::string reader_hint(const LeftOut& others);
+
+/// "data.path=A evaluation.path=B", quoted for YAML and for a shell.
+std::string words_for(const SplitPaths& splits);
 
 /// "a.bin, b.bin, c.bin, ...".
 std::string first_of(const std::vector<std::string>& names);

@@ -21,6 +21,7 @@ class LeftOut {
   void add_file(std::string_view name);
   void add(const LeftOut& others);
   bool empty() const { return groups_.empty(); }
+  bool has(const std::string& kind) const { return groups_.contains(kind); }
   /// "2 .webp files (a/2.webp, ...), 1 hidden folder (.cache, ...)", the most frequent first, each with the first name
   /// in bytewise order.
   std::string text() const;

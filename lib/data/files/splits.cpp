@@ -15,9 +15,10 @@ struct Words {
   Split split;
   std::string_view words;  ///< with a space around each
 };
-constexpr std::array kWords = {Words{Split::train, " train training trainval trainset traindata "},
-                               Words{Split::validation, " val valid dev validation valset validset devset valdata "},
-                               Words{Split::test, " test testing eval evaluation testset testdata evalset "}};
+constexpr std::array kWords = {
+    Words{Split::train, " train training trainval trainset traindata "},
+    Words{Split::validation, " val valid dev validation validate valset validset devset valdata holdout heldout "},
+    Words{Split::test, " test testing eval evaluation testset testdata evalset "}};
 
 std::optional<Split> split_of_word(const std::string& word) {
   if (word.empty()) return std::nullopt;
@@ -54,6 +55,14 @@ std::string path_to(const std::vector<std::string>& files, const std::vector<std
     return ::fnmatch(pattern.c_str(), file.c_str(), FNM_PATHNAME) == 0;
   });
   return matches == std::ssize(files) ? pattern : "";
+}
+
+/// For a pattern's folder, whose name may have a pattern's characters.
+std::string escaped(const std::string& folder) {
+  std::string text;
+  for (const char c : folder)
+    text += std::string_view("*?[").find(c) == std::string_view::npos ? std::string(1, c) : fmt::format("[{}]", c);
+  return text;
 }
 
 }  // namespace
@@ -94,7 +103,7 @@ std::optional<SplitPaths> splits_in(const std::string& folder, const std::vector
   const std::string before = folder.empty() || folder.ends_with('/') ? folder : folder + "/";
   const auto written = [&](const std::vector<std::string>& of_split) {
     const std::string path = path_to(of_split, files);
-    if (!path.empty()) return before + path;
+    if (!path.empty()) return (path.find('*') == std::string::npos ? before : escaped(before)) + path;
     constexpr size_t kMost = 20;
     std::vector<std::string> paths;
     for (size_t i = 0; i < std::min(kMost, of_split.size()); ++i) paths.push_back('"' + before + of_split[i] + '"');

@@ -20,7 +20,7 @@ bool is_split_name(std::string_view name);
 
 /// What to write for data.path and evaluation.path where both splits are among the files.
 struct SplitPaths {
-  std::string training, evaluation;
+  std::string training, evaluation;  ///< a path, a pattern, or a list in YAML's brackets
 };
 /// Null unless some of the files in `folder` are training files and some are others. `files`: paths below the folder.
 std::optional<SplitPaths> splits_in(const std::string& folder, const std::vector<std::string>& files);

@@ -212,6 +212,10 @@ class ImageFolder : public ImageDataset {
     for (const auto& name : classes_) labels_.emplace(name, std::ssize(labels_));
     require_known(folders);
     for (const auto& folder : folders) add_class(folder, options.training != nullptr);
+    if (divided_classes_ == std::ssize(folders) && folders.size() == 1)
+      throw UserError(fmt::format("the classes' folders are in those of the splits below {}; name them: {}",
+                                  (root_ / folders.front()).string(), words_for(divided_)),
+                      ExitCode::data);
     if (divided_classes_ == std::ssize(folders))
       throw UserError(
           fmt::format("each class has the images of several splits, such as {} and {}; move the splits above "
@@ -358,8 +362,9 @@ class ImageFolder : public ImageDataset {
           ExitCode::data);
     found_.left_out.add(images);
     if (folders.empty())
-      throw UserError(fmt::format("image_folder needs a folder for each class, but there is none: {}{}", root_.string(),
-                                  found_.left_out.empty() ? "" : "; it has " + found_.left_out.text()),
+      throw UserError(fmt::format("image_folder needs a folder for each class, but there is none: {}{}{}",
+                                  root_.string(), found_.left_out.empty() ? "" : "; it has " + found_.left_out.text(),
+                                  reader_hint(found_.left_out)),
                       ExitCode::data);
     std::sort(folders.begin(), folders.end());
     require_classes(folders);
@@ -377,6 +382,10 @@ class ImageFolder : public ImageDataset {
     }
     const bool are_all = std::all_of(folders.begin(), folders.end(), is_split_name);
     if (are_above_classes || are_all) require_one_split(root_.string(), named);
+    if (folders.size() > 1 && are_all)
+      throw UserError(fmt::format("the folders have the names of splits, not of classes; name one of them: {}: {}",
+                                  first_of(folders), root_.string()),
+                      ExitCode::data);
     if (folders.size() == 1 && (are_above_classes || are_all))
       throw UserError(
           fmt::format("the only folder has the name of a split, not of a class; name it itself if the classes' "
@@ -415,8 +424,8 @@ class ImageFolder : public ImageDataset {
     }
     const auto images = walk.images();
     if (images.empty() && !has_fixed_classes)
-      throw UserError(fmt::format("a class has no images (*.jpg, *.jpeg, *.png); add some or remove its folder: {}{}",
-                                  (root_ / folder).string(), others.empty() ? "" : "; it has " + others.text()),
+      throw UserError(fmt::format("a class has no images (*.jpg, *.jpeg, *.png): {}{}{}", (root_ / folder).string(),
+                                  others.empty() ? "" : "; it has " + others.text(), reader_hint(others)),
                       ExitCode::data);
     for (const auto& image : images) files_.push_back({label, image.path, image.is_link});
     found_.left_out.add(others);

@@ -14,8 +14,7 @@ void check_image_size(ImageSize size, int64_t max_pixels) {
   if (size.height < 1 || size.width < 1) throw BadSample("the image has no pixels");
   if (size.height > max_pixels / size.width)
     throw BadSample(fmt::format(
-        "an image of {}x{} pixels (width x height) is over the limit of data.max_pixels; raise it if the file is "
-        "meant: {}",
+        "an image of {}x{} pixels (width x height) has more than data.max_pixels allows; raise that key to read it: {}",
         size.width, size.height, max_pixels));
 }
 

@@ -111,8 +111,10 @@ void Pipeline::run_stages(InputRegion input, const std::vector<Stage>& stages, c
   const StageTimer timer(scratch.times.transform_ns);
   const Rect& last = stages.back().window;
   if (last.height != destination.height || last.width != destination.width)
-    throw SizeMismatch(fmt::format("the image is {}x{} after the transforms but must be {}x{} (height x width)",
-                                   last.height, last.width, destination.height, destination.width));
+    throw SizeMismatch(fmt::format(
+        "the image is {}x{} after the transforms but must be {}x{} like the first one (height x width); a resize to "
+        "[height, width] or a crop gives all one size",
+        last.height, last.width, destination.height, destination.width));
   for (size_t i = 0; i + 1 < stages.size(); ++i) {
     ImageU8& intermediate = scratch.intermediate[i % 2];
     intermediate.set_size({stages[i].window.height, stages[i].window.width});

@@ -213,7 +213,15 @@ TEST_CASE("a folder that is no folder of classes says what to do") {
   CHECK_THAT(said(imagenet),
              ContainsSubstring("data.path=" + imagenet + "/train evaluation.path=" + imagenet + "/val"));
   CHECK_THAT(said(root / "alone"), ContainsSubstring("data.path=" + (root / "alone/train").string()));
+  write_grey_png(root / "inside/dog/train/1.png", 4, 6, 1);
+  write_grey_png(root / "inside/dog/val/1.png", 4, 6, 1);
   CHECK_THAT(said(root / "inside"), ContainsSubstring("each class has the images of several splits"));
+  write_grey_png(root / "high/pets/train/cat/1.png", 4, 6, 1);
+  write_grey_png(root / "high/pets/val/cat/1.png", 4, 6, 1);
+  const std::string pets = (root / "high/pets").string();
+  CHECK_THAT(said(root / "high"), ContainsSubstring("data.path=" + pets + "/train evaluation.path=" + pets + "/val"));
+  write_bytes(root / "shards" / "a.tar", "");
+  CHECK_THAT(said(root / "shards"), ContainsSubstring("; data.dataset: tar reads *.tar files"));
   fs::create_directories(root / "loop" / "a");
   fs::create_directory_symlink(root / "loop", root / "loop" / "a" / "up");
   CHECK_THAT(said(root / "loop"),
@@ -239,6 +247,13 @@ TEST_CASE("folders of splits are told from classes that are called like them") {
                             {"training_shoes/1.png", "testing_kit/1.png", "train/1.png"},
                             {"express/train/1.png", "express/test/1.png", "local/1.png"}})
     CHECK(said(names) == "no error");
+}
+
+TEST_CASE("folders of splits without a training split are no classes either") {
+  const TemporaryFolder folder;
+  for (const char* name : {"val/cat/1.png", "test/cat/1.png"}) write_grey_png(folder.path() / name, 4, 6, 1);
+  CHECK_THAT(data_error([&] { open_image_folder(folder.path().string(), {}); }),
+             ContainsSubstring("the folders have the names of splits, not of classes; name one of them: test, val"));
 }
 
 TEST_CASE("folders that link to each other are refused with the link that leads back") {

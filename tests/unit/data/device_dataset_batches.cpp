@@ -167,7 +167,8 @@ TEST_CASE("bad samples get the same substitutes as in a loader and are reported"
   CHECK_THAT(error_of(*spent, ExitCode::data), ContainsSubstring("data.max_bad_samples allows (2); 3 so far"));
   CHECK(spent->bad_samples().size() == 3);
   data.bad_samples.substitute = false;
-  CHECK(error_of(*make_batches(data, dataset, {}), ExitCode::data) == "cannot use the sample probe 3: made to be bad");
+  CHECK(error_of(*make_batches(data, dataset, {}), ExitCode::data)
+            .starts_with("cannot use the sample probe 3: made to be bad"));
 }
 
 TEST_CASE("a previously bad sample is used again once it is readable") {

@@ -91,7 +91,13 @@ TEST_CASE("several files that cannot be read are counted") {
 TEST_CASE("paths that name nothing, too much or something else are refused in one sentence") {
   const Shards shards({"a.tar", "b.tar", "c.parquet", "none/x.gz", "below/data/a.tar", "below/data/b.tar", "empty/.x"});
   CHECK_THAT(shards.refusal({"no.tar"}), ContainsSubstring("does not exist"));
-  CHECK_THAT(shards.refusal({"no*.tar"}), Catch::Matchers::StartsWith("nothing fits the pattern: "));
+  CHECK_THAT(shards.refusal({"no*.tar"}), Catch::Matchers::StartsWith("nothing fits the pattern: ") &&
+                                              ContainsSubstring("; there are 3 folders (") &&
+                                              ContainsSubstring("2 .tar files (a.tar, ...)"));
+  CHECK_THAT(shards.refusal({"nowhere/*.tar"}), Catch::Matchers::StartsWith("nothing fits the pattern: "));
+  constexpr std::array<std::string_view, 1> parquet = {".pack"};
+  CHECK_THAT(shards.refusal({""}, parquet),
+             ContainsSubstring("; data.dataset: tar reads *.tar files; data.dataset: parquet"));
   CHECK_THAT(shards.refusal({"{0000..99999999}.tar"}), ContainsSubstring("braces of more than 1,000,000 names"));
   CHECK_THAT(shards.refusal({"{0..9999}{0..9999}.tar"}), ContainsSubstring("braces of more than 1,000,000 names"));
   CHECK_THAT(shards.refusal({"{3..1}.tar"}), ContainsSubstring("such as {0000..0146}, or names: {3..1}"));
@@ -144,6 +150,14 @@ TEST_CASE("training files beside others are refused with what to write") {
                             {"a.tar", "b.tar"}})
     CHECK(splits(names) == "none");
 
+  const auto typed = [&](const std::string& folder) {
+    return words_for(*splits_in(folder, {"train-0.tar", "val-0.tar"}));
+  };
+  CHECK(typed("d") == "data.path=d/train-0.tar evaluation.path=d/val-0.tar");
+  CHECK(typed("a b") == "'data.path=a b/train-0.tar' 'evaluation.path=a b/val-0.tar'");
+  CHECK_THAT(typed("it's"), Catch::Matchers::StartsWith(R"('data.path="it'\''s/train-0.tar"' )"));
+  CHECK_THAT(typed("b: c"), Catch::Matchers::StartsWith(R"('data.path="b: c/train-0.tar"' )"));
+  CHECK(splits_in("w[1]", {"train-0.tar", "train-1.tar", "val-0.tar"})->training == "w[[]1]/train-*.tar");
   const Shards shards({"train-0.tar", "train-1.tar", "val-0.tar", "val-1.tar"});
   const std::string said =
       "'data.path=" + shards.at("train-*.tar") + "' 'evaluation.path=" + shards.at("val-*.tar") + "'";

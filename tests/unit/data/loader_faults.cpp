@@ -45,9 +45,9 @@ TEST_CASE("a bad sample ends the run at its batch, regardless of the number of w
       auto loader = make_loader(plain(workers), dataset, {});
       const auto delivered = take(*loader, 3);
       REQUIRE(delivered.samples.back() == 11);
-      REQUIRE(error_of_next(*loader) == "cannot use the sample probe 14: made to be bad");
+      REQUIRE(error_of_next(*loader).starts_with("cannot use the sample probe 14: made to be bad"));
       REQUIRE(threads_drop_to(threads_before));
-      REQUIRE(error_of_next(*loader) == "cannot use the sample probe 14: made to be bad");
+      REQUIRE(error_of_next(*loader).starts_with("cannot use the sample probe 14: made to be bad"));
     }
   }
 }

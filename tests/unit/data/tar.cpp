@@ -180,7 +180,8 @@ TEST_CASE("samples that do not follow the convention are refused with the member
   CHECK_THAT(refusal(sample("a") + sample("b") + sample("a") + kEnd),
              ContainsSubstring("comes a second time: member a.jpg"));
   for (const char* label : {"-1", "x", "", "1.5", "1048576", "99999999999999999999", "1 2"})
-    CHECK_THAT(refusal(sample("a", label) + kEnd), ContainsSubstring("no number from 0 to 1048575: member a.cls"));
+    CHECK_THAT(refusal(sample("a", label) + kEnd),
+               ContainsSubstring("a label must be a number from 0 to 1048575: member a.cls"));
 }
 
 TEST_CASE("an index is used only with the file that it was made of") {

@@ -139,7 +139,7 @@ int64_t ParquetFile::find_label(const std::optional<std::string>& wanted) const 
     refuse(fmt::format("the labels in the column {} are lists, and a sample can have one class only",
                        column(*found).name));
   if (!is_label(column(*found)))
-    refuse(fmt::format("the labels in the column {} are no integers", column(*found).name));
+    refuse(fmt::format("the labels in the column {} must be integers", column(*found).name));
   return *found;
 }
 

@@ -105,7 +105,7 @@ class Samples {
     } else if (name.ending == "cls") {
       if (label_) refuse("the sample has two labels", member);
       if (member.bytes <= kMostLabelBytes) label_ = label_of(bytes_(member.offset, member.bytes));
-      if (!label_) refuse(fmt::format("the label is no number from 0 to {}", kMostClasses - 1), member);
+      if (!label_) refuse(fmt::format("a label must be a number from 0 to {}", kMostClasses - 1), member);
     } else {
       ignored_.push_back(name.ending);
     }
