@@ -199,7 +199,8 @@ TEST_CASE("all contradictions are reported at once, with their lines") {
 TEST_CASE("keys that the chosen variant would ignore are refused") {
   CHECK_THAT(problem_of("data: {dataset: synthetic, transforms: [{resize: 32}]}"),
              ContainsSubstring("data.transforms"));
-  CHECK_THAT(problem_of("data: {path: somewhere}"), ContainsSubstring("reads no files"));
+  CHECK_THAT(problem_of("data: {path: somewhere}"), ContainsSubstring("needs data.dataset, the kind of data"));
+  CHECK_THAT(problem_of("data: {dataset: synthetic, path: somewhere}"), ContainsSubstring("synthetic reads no files"));
   CHECK_THAT(problem_of("model: {dropout: 0.5}"), ContainsSubstring("only vit_s_16, vit_b_16, vit"));
   CHECK_THAT(problem_of("optimizer: {name: adamw, nesterov: true}"), ContainsSubstring("nesterov"));
   CHECK_THAT(problem_of("optimizer: {nesterov: true, momentum: 0}"),
