@@ -335,5 +335,9 @@ def test_hints_of_the_plan(trainopt):
     assert "data.num_workers is 999 and there " in plan.out
     assert "data.transforms has no normalize" in plan.out
     assert "model.num_classes is 10, the default, and the data has 2 classes" in plan.out
+    assert "; 2 classes: 0, 1" in plan.out
+    twice = trainopt("check", "bad.yaml", "data.path=held", "data.path=images")
+    assert twice.code == 0 and "note: data.path is given 2 times on the command line, and the last counts" in twice.out
     plan = trainopt("plan", "bad.yaml")
+    assert "given" not in plan.out
     assert "normalize, so" not in plan.out and "num_workers is" not in plan.out and "num_classes" not in plan.out
