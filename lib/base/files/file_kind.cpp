@@ -15,7 +15,6 @@ struct Magic {
 };
 constexpr std::array kMagics = {
     Magic{"version https://git-lfs.github.com/spec/"sv, "a Git LFS pointer; fetch the file itself with `git lfs pull`"},
-    Magic{"\x1f\x8b"sv, "compressed with gzip; unpack it"},
     Magic{"\xfd"
           "7zXZ\0"sv,
           "compressed with xz; unpack it"},
@@ -43,7 +42,6 @@ constexpr std::array kMagics = {
           "a program or library"},
     Magic{"\x1f\x8b\x08"sv, "compressed with gzip; unpack it"},
     Magic{"\x80\x02"sv, "a Python pickle, which this program does not read"},
-    Magic{"\x80\x04"sv, "a Python pickle, which this program does not read"},
     Magic{"MMIDIDX\0"sv, "an index of Megatron's, which belongs to a .bin file"},
 };
 

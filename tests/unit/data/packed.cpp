@@ -134,6 +134,9 @@ TEST_CASE("several files hold each image once, and a second call keeps those tha
   const auto packed = open_images(out.string());
   check_same_images(*packed, *open_images((folder.path() / "one.pack").string()));
   CHECK_THAT(packed->name_of(kImages - 1), ContainsSubstring("00002-of-00003.pack, image 2"));
+  check_same_images(*packed, *open_packed((out / "*-of-00003.pack").string(), {}));
+  const auto shard = [&](int number) { return (out / fmt::format("0000{}-of-00003.pack", number)).string(); };
+  check_same_images(*packed, *open_packed(DataPaths(std::vector{shard(2), shard(0), shard(1)}), {}));
 
   const fs::path middle = out / "00001-of-00003.pack";
   const std::string before = bytes_of(middle);

@@ -2,6 +2,8 @@
 
 #include "text_files.h"
 
+#include "support/captured_log.h"
+
 #include <sys/stat.h>
 
 using namespace trainopt;
@@ -143,4 +145,18 @@ TEST_CASE("texts that cannot be used are named, with the place") {
   REQUIRE(::mkfifo((folder / "tokens.ends").c_str(), 0600) == 0);
   CHECK_THAT(data_error([&] { open_documents((folder / "tokens.bin").string(), options); }),
              ContainsSubstring("not a regular file: ") && ContainsSubstring("tokens.ends"));
+}
+
+TEST_CASE("tokens of 16 bits are doubted for a vocabulary that they cannot reach") {
+  const TemporaryFolder folder;
+  write_bytes(folder / "a.bin", as_bytes<uint16_t>(counting(100)));
+  const auto said = [&](int64_t vocabulary, std::optional<int64_t> bits) {
+    const CapturedLog log;
+    open_token_windows((folder / "a.bin").string(), {.context = 8, .vocabulary = vocabulary, .token_bits = bits});
+    return log.text();
+  };
+  CHECK_THAT(said(65537, std::nullopt),
+             ContainsSubstring("model.vocabulary is 65537") && ContainsSubstring("token_bits: 32"));
+  CHECK(said(65536, std::nullopt) == "");
+  CHECK(said(65537, 16) == "");  // as asked
 }
