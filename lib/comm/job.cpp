@@ -6,6 +6,7 @@
 #include "base/progress.h"
 #include "comm/c10d_store.h"
 #include "comm/heartbeat.h"
+#include "comm/meeting_wait.h"
 #include "comm/process_groups.h"
 #include "comm/rendezvous.h"
 #include "comm/store.h"
@@ -58,7 +59,9 @@ std::string explanation(const Findings& found, const LostRank& lost, const Rende
       silent.push_back(each.rank);
     else if (!each.explaining && each.rank != options.position.rank)
       hanging.push_back(each.rank);
-    positions.push_back(fmt::format("rank {} after step {}, {}", each.rank, each.steps, each.stage));
+    const bool is_silent = !silent.empty() && silent.back() == each.rank;
+    positions.push_back(fmt::format("rank {} {}after step {}, {}", each.rank, is_silent ? "was last heard of " : "",
+                                    each.steps, each.stage));
   }
   const std::string all = fmt::format("{}", fmt::join(positions, "; "));
   if (!silent.empty())
@@ -85,18 +88,26 @@ Json to_json(const RankFacts& facts, const RankPosition& position) {
           {"cpus", facts.cpus},     {"ranks", position.ranks}, {"local_rank", position.local_rank}};
 }
 
+std::vector<int64_t> missing_ranks(const std::vector<Json>& facts) {
+  std::vector<int64_t> missing;
+  for (size_t rank = 0; rank < facts.size(); ++rank)
+    if (facts[rank].is_null()) missing.push_back(static_cast<int64_t>(rank));
+  return missing;
+}
+
 /// The facts of all ranks, indexed by rank; null for those that did not join in time.
 std::vector<Json> wait_for_all(c10d::Store& store, const RendezvousOptions& options) {
   std::vector<Json> facts(static_cast<size_t>(options.position.ranks));
-  const auto began = Clock::now();
-  for (bool all = false; !all && seconds_since(began) < options.timeout_s; std::this_thread::sleep_for(kPollInterval)) {
-    all = true;
-    for (int64_t rank = 0; rank < options.position.ranks && seconds_since(began) < options.timeout_s; ++rank) {
+  MeetingWait wait(options);
+  for (; wait.seconds() < options.timeout_s; std::this_thread::sleep_for(kPollInterval)) {
+    for (int64_t rank = 0; rank < options.position.ranks && wait.seconds() < options.timeout_s; ++rank) {
       Json& each = facts[static_cast<size_t>(rank)];
       if (each.is_null() && store.check({rank_key("here", rank)}))
         each = parse_json(store.get_to_str(rank_key("here", rank)));
-      all &= !each.is_null();
     }
+    const auto missing = missing_ranks(facts);
+    if (missing.empty()) break;
+    wait.still(fmt::format("{} of {}", ranks_text(missing), options.position.ranks));
   }
   return facts;
 }
@@ -108,12 +119,9 @@ struct Admission {
 
 /// Rank 0 decides for all ranks, so that all of them end with the same message.
 Admission judge(const std::vector<Json>& facts, const RendezvousOptions& options) {
-  std::vector<int64_t> missing;
-  for (size_t rank = 0; rank < facts.size(); ++rank)
-    if (facts[rank].is_null()) missing.push_back(static_cast<int64_t>(rank));
-  if (!missing.empty())
-    return {fmt::format("{} of {} did not join within {:g} s (parallel.timeout)", ranks_text(missing),
-                        options.position.ranks, options.timeout_s),
+  if (const auto missing = missing_ranks(facts); !missing.empty())
+    return {fmt::format("{} of {} did not join within {:g} s (parallel.timeout){}", ranks_text(missing),
+                        options.position.ranks, options.timeout_s, MeetingWait(options).variables()),
             ExitCode::peer};
   struct {
     const char *field, *what;
@@ -156,10 +164,13 @@ std::vector<Json> admit_all(c10d::Store& store, const RendezvousOptions& options
 Json wait_for_answer(c10d::Store& store, const RendezvousOptions& options) {
   try {
     const double timeout_s = options.timeout_s + kHeartbeatTimeoutS;  // rank 0 may itself have joined that much later
-    for (const auto began = Clock::now(); !store.check({kAdmission}); std::this_thread::sleep_for(kPollInterval))
-      if (seconds_since(began) > timeout_s)
+    MeetingWait wait(options);
+    for (; !store.check({kAdmission}); std::this_thread::sleep_for(kPollInterval)) {
+      wait.end_if_asked("rank 0, which says for which ranks it waits");
+      if (wait.seconds() > timeout_s)
         throw UserError(fmt::format("rank 0 did not answer within {:g} s (parallel.timeout)", timeout_s),
                         ExitCode::peer);
+    }
     const Json answer = parse_json(store.get_to_str(kAdmission));
     if (!answer.at("why_not").get<std::string>().empty()) store.set(rank_key("left", options.position.rank), "1");
     return answer;

@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/sha256.h"
 #include "comm/c10d_store.h"
+#include "comm/meeting_wait.h"
 #include "comm/store.h"
 
 #include <arpa/inet.h>
@@ -88,21 +89,27 @@ c10::intrusive_ptr<c10d::TCPStore> serve(const std::string& address, int port, b
   }
 }
 
-c10::intrusive_ptr<c10d::TCPStore> join(const std::string& address, int port, double timeout_s) {
+constexpr const char* kRank0 = "rank 0";
+
+c10::intrusive_ptr<c10d::TCPStore> join(const std::string& address, int port, const RendezvousOptions& rendezvous) {
   c10d::TCPStoreOptions options;
   options.port = static_cast<uint16_t>(port);
   options.waitWorkers = false;
-  options.timeout = milliseconds(timeout_s);
+  options.timeout = milliseconds(rendezvous.timeout_s);
+  MeetingWait wait(rendezvous);
   try {
     // c10d's own timeout does not cover a server that accepts the connection and then stays silent.
-    return with_timeout(timeout_s,
-                        [address, options] { return c10::make_intrusive<c10d::TCPStore>(address, options); });
+    return with_timeout(
+        rendezvous.timeout_s, [address, options] { return c10::make_intrusive<c10d::TCPStore>(address, options); },
+        [&] { wait.still(fmt::format("{} at {}:{}", kRank0, address, port)); });
+  } catch (const UserError&) {  // the user asks for a stop
+    throw;
   } catch (const std::exception& error) {  // named recovery: c10d has no specific exception type
     if (is_out_of_threads(error)) throw;
     fail(
-        fmt::format("rank 0 could not be reached within {:g} s; check that it runs and that MASTER_ADDR and "
-                    "MASTER_PORT are right: {}:{}",
-                    timeout_s, address, port));
+        fmt::format("rank 0 could not be reached within {:g} s (parallel.timeout); check that it runs and that "
+                    "MASTER_ADDR and MASTER_PORT are right: {}:{}{}",
+                    rendezvous.timeout_s, address, port, wait.variables()));
   }
 }
 
@@ -113,12 +120,17 @@ c10::intrusive_ptr<c10d::Store> sealed_part(c10::intrusive_ptr<c10d::Store> stor
 }
 
 /// What rank 0 says in the open before all else: a number used once, and a proof that it has the same key.
-std::string said_by_rank_0(const c10::intrusive_ptr<c10d::Store>& store, const std::string& name, double timeout_s) {
+std::string said_by_rank_0(const c10::intrusive_ptr<c10d::Store>& store, const std::string& name,
+                           const RendezvousOptions& options) {
+  MeetingWait wait(options);
   try {
-    return with_timeout(timeout_s, [store, name] { return store->get_to_str(name); });
+    return with_timeout(
+        options.timeout_s, [store, name] { return store->get_to_str(name); }, [&] { wait.still(kRank0); });
+  } catch (const UserError&) {  // the user asks for a stop
+    throw;
   } catch (const std::exception& error) {  // named recovery: c10d has no specific exception type
     if (is_out_of_threads(error)) throw;
-    fail(fmt::format("rank 0 did not answer within {:g} s (parallel.timeout)", timeout_s));
+    fail(fmt::format("rank 0 did not answer within {:g} s (parallel.timeout){}", options.timeout_s, wait.variables()));
   }
 }
 
@@ -134,7 +146,7 @@ StorePart part_of(c10::intrusive_ptr<c10d::Store> store, const RendezvousOptions
   if (options.position.is_first()) {
     store->set(name, number + " " + proof(number));
   } else {
-    const std::string said = said_by_rank_0(store, name, options.timeout_s);
+    const std::string said = said_by_rank_0(store, name, options);
     number = said.substr(0, said.find(' '));
     if (said != number + " " + proof(number))
       throw UserError(
@@ -175,7 +187,7 @@ std::optional<Rendezvous> try_published(const PortFile::Contents& found, const R
   try {
     RendezvousOptions soon = options;
     soon.timeout_s = kAnswerTimeoutS;
-    StorePart part = part_of(join(kLocalAddress, found.port, kAnswerTimeoutS), soon, key);
+    StorePart part = part_of(join(kLocalAddress, found.port, soon), soon, key);
     part.store->setTimeout(milliseconds(options.timeout_s));
     return Rendezvous{std::move(part), kLocalAddress, found.port, {}};
   } catch (const std::exception& error) {  // named recovery: the file is read again
@@ -186,16 +198,19 @@ std::optional<Rendezvous> try_published(const PortFile::Contents& found, const R
 
 Rendezvous join_published(const RendezvousOptions& options, const PortFile& file) {
   std::optional<PortFile::Contents> found;
-  for (const auto began = Clock::now(); seconds_since(began) < options.timeout_s;
-       std::this_thread::sleep_for(kPollInterval)) {
+  MeetingWait wait(options);
+  for (; wait.seconds() < options.timeout_s; std::this_thread::sleep_for(kPollInterval)) {
+    wait.still(kRank0);
     found = file.read();
     if (!found) continue;
     if (auto joined = try_published(*found, options)) return *std::move(joined);
   }
-  fail(fmt::format("rank 0 did not appear within {:g} s; check that it runs on this machine: {}", options.timeout_s,
+  fail(fmt::format("rank 0 did not appear within {:g} s (parallel.timeout); check that it runs on this machine: {}{}",
+                   options.timeout_s,
                    found ? fmt::format("{} names the port {}, where no rank 0 of this job answers",
                                        file.path().string(), found->port)
-                         : fmt::format("no file {}", file.path().string())));
+                         : fmt::format("no file {}", file.path().string()),
+                   wait.variables()));
 }
 
 }  // namespace
@@ -208,7 +223,7 @@ Rendezvous join_rendezvous(const RendezvousOptions& options) {
   const bool locally = options.position.one_machine();
   const auto store = options.position.is_first() && !options.external_store
                          ? serve(*options.address, options.port, locally, options.timeout_s)
-                         : join(*options.address, options.port, options.timeout_s);
+                         : join(*options.address, options.port, options);
   return {part_of(store, options, options.key), *options.address, store->getPort(), {}};
 }
 

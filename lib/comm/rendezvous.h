@@ -4,9 +4,11 @@
 #include "comm/config.h"
 #include "comm/store.h"
 
+#include <atomic>
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace trainopt {
 
@@ -20,6 +22,8 @@ struct RendezvousOptions {
   bool made_key = false;               ///< the key is that of another job's part, of which this job is a part
   std::filesystem::path port_folder;   ///< the folder for temporary files, where the port file is
   double timeout_s = 600;
+  std::vector<std::string> variables;      ///< "SLURM_NTASKS=4": what made this process a rank, for messages
+  const std::atomic<int>* stop = nullptr;  ///< the signal that asks for a stop, 0 before; null: none can come
   std::string kept = "the newest checkpoint is unaffected";  ///< what outlives a lost rank, for its message
 };
 

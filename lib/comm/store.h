@@ -6,6 +6,7 @@
 #include <c10/util/intrusive_ptr.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <future>
@@ -39,15 +40,24 @@ c10::intrusive_ptr<c10d::Store> sealed_store(c10::intrusive_ptr<c10d::Store> sto
 // Time limits for calls that may never return: clients of a store whose server was stopped wait forever.
 
 /// Returns or throws what `call` does if it finishes within `seconds`. Otherwise throws LostRank; the call continues on
-/// its own thread, so it must own everything it uses.
-template <class Call>
-auto with_timeout(double seconds, Call call) {
+/// its own thread, so it must own everything it uses. `meanwhile` is called again and again, and may throw.
+template <class Call, class Meanwhile>
+auto with_timeout(double seconds, Call call, Meanwhile meanwhile) {
+  constexpr std::chrono::duration<double> kRound(0.02);
   std::packaged_task<decltype(call())()> task(std::move(call));
   auto result = task.get_future();
   std::thread(std::move(task)).detach();
-  if (result.wait_for(std::chrono::duration<double>(seconds)) != std::future_status::ready)
-    throw LostRank("rank 0 does not answer");
+  const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
+  while (result.wait_for(std::min<std::chrono::duration<double>>(end - std::chrono::steady_clock::now(), kRound)) !=
+         std::future_status::ready) {
+    if (std::chrono::steady_clock::now() >= end) throw LostRank("rank 0 does not answer");
+    meanwhile();
+  }
   return result.get();
+}
+template <class Call>
+auto with_timeout(double seconds, Call call) {
+  return with_timeout(seconds, std::move(call), [] {});
 }
 
 }  // namespace trainopt

@@ -6,6 +6,7 @@
 #include "base/print.h"
 #include "base/sha256.h"
 #include "device/process.h"
+#include "run/signals.h"
 #include "run/version.h"
 
 #include <torch/version.h>
@@ -39,7 +40,9 @@ RendezvousOptions rendezvous_options(const Launch& launch, double timeout_s) {
           .job = job_name(launch),
           .key = launch.key,
           .port_folder = launch.temporary_folder,
-          .timeout_s = timeout_s};
+          .timeout_s = timeout_s,
+          .variables = launch.variables,
+          .stop = &stop_signal()};
 }
 
 /// Without a key, a store that other machines can reach believes whoever writes to it.

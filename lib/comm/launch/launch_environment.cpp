@@ -63,6 +63,20 @@ LaunchClaim choose_system_claim(const LaunchClaim& mpi, const LaunchClaim& slurm
   return mpi;
 }
 
+/// Launchers whose ranks would each train alone, because nothing says where the others are.
+void refuse_unread_launchers(LaunchVariables& variables) {
+  constexpr std::array kUnread{std::array{"MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE", "MVAPICH2's mpirun_rsh"},
+                               std::array{"HOROVOD_RANK", "HOROVOD_SIZE", "horovodrun"}};
+  for (const auto& [rank, ranks, launcher] : kUnread)
+    if (variables.number(ranks).value_or(1) > 1) {
+      variables.number(rank);
+      variables.refuse(fmt::format(
+          "the variables of {} are not read; start the ranks with trainopt launch, torchrun, srun, or the mpirun of "
+          "Open MPI or MPICH",
+          launcher));
+    }
+}
+
 LaunchClaim choose(LaunchVariables& variables) {
   LaunchClaim torch = read_torch_claim(variables);
   const LaunchClaim slurm = read_slurm_claim(variables);
@@ -75,6 +89,7 @@ LaunchClaim choose(LaunchVariables& variables) {
       may_be_above && (names_agent(torch, variables) || (fully_set(torch) && disagree(torch, system)));
   if (!system.any() || above_system) {
     if (!torch.any()) {
+      refuse_unread_launchers(variables);
       if (variables.number("PMIX_RANK"))
         variables.refuse("PMIX_RANK does not say how many ranks there are; start with mpirun, srun or torchrun");
       return {};
@@ -124,6 +139,8 @@ void find_master(Launch& launch, LaunchVariables& variables) {
     variables.refuse("ranks on several machines need to know where rank 0 is; set MASTER_ADDR and MASTER_PORT");
   }
   if (!address || !port) return;
+  if (address->size() > 2 && address->front() == '[' && address->back() == ']')  // IPv6, as in a URL
+    address = address->substr(1, address->size() - 2);
   launch.master_address = address;
   launch.master_port = static_cast<int>(*port);
 }
@@ -191,7 +208,8 @@ std::vector<std::string> launcher_variables(const std::map<std::string, std::str
                                      "GROUP_RANK", "GROUP_WORLD_SIZE", "ROLE_RANK",   "ROLE_WORLD_SIZE",
                                      "ROLE_NAME",  "MASTER_ADDR",      "MASTER_PORT", "TRAINOPT_LAUNCH",
                                      kKeyVariable};
-  static constexpr std::array kBeginnings{"OMPI_", "PMI_", "PMIX_", "MPI_LOCAL", "SLURM_", "TORCHELASTIC_"};
+  static constexpr std::array kBeginnings{"OMPI_",  "PMI_",          "PMIX_", "MPI_LOCAL",
+                                          "SLURM_", "TORCHELASTIC_", "MV2_",  "HOROVOD_"};
   std::vector<std::string> found;
   for (const auto& [name, value] : environment)
     if (std::ranges::find(kNames, name) != kNames.end() ||

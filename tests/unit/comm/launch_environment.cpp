@@ -438,3 +438,22 @@ TEST_CASE("without a launcher's variables a process is no launcher's") {
     CHECK(rest == Variables{{"PATH", "/bin"}, {"RANKED", "1"}});
   }
 }
+
+TEST_CASE("launchers whose variables are not read are refused, unless another one started the ranks") {
+  const Variables mvapich{{"MV2_COMM_WORLD_RANK", "1"}, {"MV2_COMM_WORLD_SIZE", "2"}},
+      horovod{{"HOROVOD_RANK", "1"}, {"HOROVOD_SIZE", "2"}};
+  CHECK_THAT(refusal(mvapich), ContainsSubstring("MVAPICH2's mpirun_rsh are not read") &&
+                                   ContainsSubstring("MV2_COMM_WORLD_SIZE=2 MV2_COMM_WORLD_RANK=1"));
+  CHECK_THAT(refusal(horovod), ContainsSubstring("horovodrun are not read") && ContainsSubstring("HOROVOD_SIZE=2"));
+  CHECK(read_launch(with(kOpenMpi, horovod)).launcher == "mpirun");
+  CHECK(read_launch({{"HOROVOD_RANK", "0"}, {"HOROVOD_SIZE", "1"}}).position.ranks == 1);
+}
+
+TEST_CASE("the brackets of an IPv6 address are left out") {
+  const auto address = [](const char* written) {
+    return read_launch(with(kTorchrun, {{"MASTER_ADDR", written}})).master_address;
+  };
+  CHECK(address("[::1]") == "::1");
+  CHECK(address("::1") == "::1");
+  CHECK(address("[]") == "[]");
+}
