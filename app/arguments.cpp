@@ -9,6 +9,7 @@
 #include <fmt/ranges.h>
 
 #include <cstdio>
+#include <cstdlib>
 
 namespace trainopt {
 namespace {
@@ -54,6 +55,7 @@ std::vector<std::string> extra_arguments(const CLI::App& command) {
 
 Sources RecipeArguments::split(const CLI::App& command) const {
   Sources sources;
+  if (const char* home = std::getenv("HOME")) sources.home = home;
   std::vector<std::string> all = words;
   for (const auto& extra : extra_arguments(command)) {
     if (!extra.starts_with("--") || !is_override(std::string_view(extra).substr(2)))

@@ -182,12 +182,13 @@ int run_compare(const CLI::App& command, const CompareArguments& arguments, cons
   }
   if (arguments.whole && (!arguments.each.empty() || !arguments.against.empty()))
     throw UserError("--whole compares two recipes; remove --each or --against");
-  const auto [files, overrides] = arguments.recipes.split(command);
+  const Sources sources = arguments.recipes.split(command);
+  const auto& [files, overrides, home] = sources;
   if (!arguments.against.empty()) return hold_against(command, arguments, files, overrides, context);
   if (wants_each(arguments, files)) {
     handle_signals();
     for (const auto& fault : arguments.faults) parse_injection(fault);  // reports mistakes before anything starts
-    return compare_each({.sources = {files, overrides},
+    return compare_each({.sources = sources,
                          .each = arguments.each.front(),
                          .faults = arguments.faults,
                          .own_processes = arguments.own_processes,

@@ -1,6 +1,7 @@
 #include "config/load.h"
 
 #include "config/merge.h"
+#include "config/plain_text.h"
 #include "config/suggest.h"
 #include "config/tree.h"
 
@@ -53,13 +54,18 @@ LoadedInto load_into(const Outline& outline, const Sources& sources) {
     }
   };
   for (const auto& file : sources.files)
-    parsed([&] { merge_map(merged, parse_file(file), outline, "", reading, loaded.notes); });
+    parsed([&] {
+      Value root = parse_file(file);
+      make_plain(root, sources.home, loaded.problems);
+      merge_map(merged, root, outline, "", reading, loaded.notes);
+    });
 
   Value overrides = empty_map();
   note_repeated(sources.overrides, loaded.notes);
   for (const auto& text : sources.overrides)
     parsed([&] {
-      const Value value = parse_override(text);
+      Value value = parse_override(text);
+      make_plain(value, sources.home, loaded.problems);
       if (is_reset(value)) reset_now(merged, value, outline, loaded.notes);
       merge_plain(overrides, value);
     });

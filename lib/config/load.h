@@ -12,6 +12,7 @@ namespace trainopt {
 struct Sources {
   std::vector<std::filesystem::path> files;
   std::vector<std::string> overrides;
+  std::string home = {};  ///< the folder that the ~ of "~/data" stands for; empty: none is known
 };
 
 template <class Config>

@@ -55,6 +55,18 @@ void merge_option(Value& into, const Value& from, const Option& option, const st
   }
 }
 
+/// If the section at `index` of a file's map is empty, and the key after it is an option of that section as well as of
+/// the map: that key, which was probably not indented. Otherwise empty.
+std::string key_left_outside(const Value& map, size_t index, const Option& section,
+                             const std::vector<const Option*>& siblings) {
+  const bool is_file = map.keys[index].mark.line > 0;
+  if (section.kind != Option::Kind::section || !is_file || !map.items[index].is_null() || index + 1 == map.keys.size())
+    return "";
+  const std::string& next = map.keys[index + 1].name;
+  const bool has_it = find_option(options_of_map(section.options, empty_map()), next) != nullptr;
+  return has_it && find_option(siblings, next) != nullptr ? next : "";
+}
+
 }  // namespace
 
 void merge_map(Value& into, const Value& from, const Outline& outline, const std::string& section,
@@ -82,6 +94,12 @@ void merge_map(Value& into, const Value& from, const Outline& outline, const std
       continue;
     }
     const std::string path = join_path(section, option->name);
+    if (const std::string next = key_left_outside(from, i, *option, siblings); !next.empty())
+      reading.problems.push_back(problem_in(
+          key.mark, path,
+          fmt::format("is empty, and {0}, which {1} has too, follows at the same indentation; indent {0}, or "
+                      "remove {1}",
+                      next, path)));
     const auto [first, is_new] = first_keys.emplace(option->name, &key);
     if (!is_new) {
       reading.problems.push_back(problem_in(key.mark, path,

@@ -1,6 +1,7 @@
 #include "config/tree.h"
 
 #include "base/files/files.h"
+#include "config/plain_text.h"
 #include "config/problems.h"
 
 #include <yaml-cpp/exceptions.h>
@@ -59,6 +60,8 @@ Value parse(std::string_view text, const Mark& source, bool counts_lines) {
     while (parser.HandleNextDocument(builder)) {
     }
   } catch (const YAML::Exception& error) {
+    if (const auto cause = misleading_text(text, counts_lines ? error.mark.line + 1 : 1))
+      fail_at(counts_lines ? Mark{source.source, cause->line, cause->column} : source, cause->message);
     fail_at(builder.mark_of(error.mark), "not valid YAML: " + error.msg);
   }
   if (!builder.has_root()) fail_at(source, "is empty");
