@@ -7,6 +7,7 @@
 #include "model/unit.h"
 #include "model/weights_file.h"
 
+#include <algorithm>
 #include <functional>
 #include <limits>
 #include <optional>
@@ -33,6 +34,12 @@ struct LinearSize {
 struct LayerCounts {
   int64_t convolutions_3x3 = 0, other_convolutions = 0, batch_norms = 0;
   int64_t other_batch_norms = 0;  ///< batch-norms of a program that no slot computes
+  /// The fewest values of a channel that a batch-norm of training sees in one sample, such as the pixels of its input;
+  /// 0: there is none. With one, a batch of one sample has no variance.
+  int64_t least_norm_values = 0;
+  void saw_norm_of(int64_t values) {
+    least_norm_values = least_norm_values == 0 ? values : std::min(least_norm_values, values);
+  }
   int64_t layer_norms = 0, gelus = 0, attentions = 0;
   int64_t written_attentions = 0;   ///< those among them that a program has written out
   int64_t replaced_if_asked = 0;    ///< these, and libtorch's with a mask: a named implementation replaces them

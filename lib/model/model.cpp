@@ -141,7 +141,12 @@ LayerCounts Model::layer_counts() const {
   if (counts.imported) return counts;
   for (const auto& entry : entries_) {
     if (is_filter(entry)) ++(entry.tensor.size(2) == 3 ? counts.convolutions_3x3 : counts.other_convolutions);
-    if (entry.name.ends_with(".running_mean")) ++counts.batch_norms;
+    if (entry.name.ends_with(".running_mean")) {
+      ++counts.batch_norms;
+      // No unit enlarges its input, so none of its batch-norms sees less than the unit returns.
+      const SampleShape& shape = shapes_[entry.unit + 1];
+      counts.saw_norm_of(std::accumulate(shape.begin() + 1, shape.end(), int64_t{1}, std::multiplies()));
+    }
     if (entry.tensor.dim() == 2 && entry.kind == ParameterKind::other)
       counts.linears.push_back({.in = entry.tensor.size(1), .out = entry.tensor.size(0)});
   }

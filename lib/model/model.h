@@ -54,10 +54,14 @@ class Model {
   /// Rounds the parameters with these names to `type`; they stay the same tensors. The same restriction applies.
   void to_type(const std::set<std::string>& names, at::ScalarType type);
 
-  /// Loads a safetensors file with exactly the model's names, shapes and types, or 16-bit values in place of float32.
-  /// num_batches_tracked may be absent and then stays unchanged. If `keeps_head`, the last layer keeps its values,
-  /// and the file may have any or none for it. Throws UserError(checkpoint) with the first ten differences.
+  /// Loads safetensors files (trained_weights.h) with exactly the model's names, shapes and types, or 16-bit values in
+  /// place of float32. num_batches_tracked may be absent and then stays unchanged. If `keeps_head`, the last layer
+  /// keeps its values, and the files may have any or none for it. Throws UserError(checkpoint) with the first
+  /// differences.
   void load_weights(const std::filesystem::path& path, bool keeps_head = false);
+  /// What load_weights() would change so that the files fit, from their headers alone; also on the meta device. Throws
+  /// UserError(checkpoint) if they do not fit.
+  std::vector<std::string> fit_weights(const std::filesystem::path& path, bool keeps_head = false) const;
   /// Parameters or buffers of this model as its files hold them.
   NamedTensors as_in_files(NamedTensors tensors) const;
   void save_weights(const std::filesystem::path& path, const SafetensorsMetadata& metadata = {}) const;

@@ -5,6 +5,7 @@
 #include "model/layers.h"
 #include "model/transformer_block.h"
 
+#include <array>
 #include <cmath>
 
 namespace trainopt {
@@ -107,12 +108,28 @@ class ClassHead : public Unit {
   Linear head_;
 };
 
-/// torchvision called two layers otherwise until version 0.12, and the weights that it offers for download still do.
+/// A part of a name in other files, and what is in its place here. With `begins`, only at a name's beginning.
+struct OtherName {
+  std::string_view theirs, ours;
+  bool begins = false;
+};
+constexpr std::array kOtherNames = {
+    // torchvision's until version 0.12, which the weights that it offers for download still have
+    OtherName{".mlp.linear_1.", ".mlp.0."}, OtherName{".mlp.linear_2.", ".mlp.3."},
+    // timm's
+    OtherName{"cls_token", "class_token", true}, OtherName{"pos_embed", "encoder.pos_embedding", true},
+    OtherName{"patch_embed.proj.", "conv_proj.", true}, OtherName{"blocks.", "encoder.layers.encoder_layer_", true},
+    OtherName{"norm.", "encoder.ln.", true}, OtherName{"head.", "heads.head.", true}, OtherName{".norm1.", ".ln_1."},
+    OtherName{".norm2.", ".ln_2."}, OtherName{".attn.qkv.", ".self_attention.in_proj_"},
+    OtherName{".attn.proj.", ".self_attention.out_proj."}, OtherName{".mlp.fc1.", ".mlp.0."},
+    OtherName{".mlp.fc2.", ".mlp.3."}};
+
 std::string vit_name_of_file(const std::string& name) {
   std::string current = name;
-  for (const auto& [old, now] : {std::pair{".mlp.linear_1.", ".mlp.0."}, std::pair{".mlp.linear_2.", ".mlp.3."}})
-    if (const size_t at = name.find(old); at != std::string::npos)
-      current.replace(at, std::string_view(old).size(), now);
+  for (const OtherName& other : kOtherNames) {
+    const size_t at = current.find(other.theirs);
+    if (other.begins ? at == 0 : at != std::string::npos) current.replace(at, other.theirs.size(), other.ours);
+  }
   return current;
 }
 

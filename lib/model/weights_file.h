@@ -17,6 +17,9 @@ using NamedTensors = std::vector<std::pair<std::string, at::Tensor>>;
 /// file's hash is not `xxh3`.
 NamedTensors load_tensors(const std::filesystem::path& path, const std::optional<uint64_t>& xxh3 = std::nullopt);
 
+/// The type of tensors that files call `dtype`, such as "F32".
+at::ScalarType type_of_dtype(const std::string& dtype);
+
 /// The name of the first float32 or bfloat16 tensor that contains an infinity or NaN; null if none does. A matrix of
 /// zeros and −∞, of both, is a mask and as it should be.
 std::optional<std::string> first_not_finite(const NamedTensors& tensors);

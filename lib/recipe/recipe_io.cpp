@@ -5,6 +5,7 @@
 #include "data/dataset.h"
 #include "data/formats/text/token_file.h"
 #include "data/transform_config.h"
+#include "model/trained_weights.h"
 #include "recipe/make_plan.h"
 #include "recipe/validate.h"
 
@@ -26,8 +27,8 @@ LoadedRecipe load_recipe(const Sources& sources, std::optional<int64_t> ranks) {
 
 void require_model_files(const Recipe& recipe) {
   const ModelConfig& model = recipe.model;
-  for (const auto& [key, path] :
-       {std::pair{"weights", &model.weights}, {"path", &model.path}, {"evaluation_path", &model.evaluation_path}})
+  if (model.weights) weight_files(*model.weights);
+  for (const auto& [key, path] : {std::pair{"path", &model.path}, {"evaluation_path", &model.evaluation_path}})
     if (*path && !std::filesystem::is_regular_file(**path))
       throw UserError(fmt::format("model.{}: there is no such file: {}", key, **path), ExitCode::checkpoint);
 }

@@ -431,6 +431,17 @@ class Importer {
   }
 
   /// What each unit returns, and its FLOPs.
+  void measure(const ProgramNode& node, const SymbolValues& symbols, double& flops) {
+    flops += flops_of(node, source_.graph, symbols).value_or(0);
+    const auto input = value_argument(node, "input");
+    if (aten_name(node.target) != "batch_norm" || !truth(node, "training") || !input) return;
+    int64_t values = 1;
+    const std::vector<ProgramSize>& sizes = source_.tensor_of(*input).sizes;
+    for (size_t i = 0; i < sizes.size(); ++i)
+      if (i != 1) values *= for_one_sample(sizes[i], symbols).value_or(2);  // a run notices what is not understood
+    builder_.layers().saw_norm_of(values);
+  }
+
   void measure() {
     shapes_.push_back(input_.is_text() ? SampleShape{input_.tokens}
                                        : SampleShape{input_.channels, input_.height, input_.width});
@@ -438,8 +449,7 @@ class Importer {
     if (const std::string tokens = source_.token_symbol(); !tokens.empty()) symbols[tokens] = input_.tokens;
     for (const NodeRange& unit : units_) {
       double& flops = flops_.emplace_back(0);
-      for (size_t at = unit.first; at < unit.end; ++at)
-        flops += flops_of(source_.graph.nodes[at], source_.graph, symbols).value_or(0);
+      for (size_t at = unit.first; at < unit.end; ++at) measure(source_.graph.nodes[at], symbols, flops);
       SampleShape shape;
       for (const ProgramSize& size : source_.tensor_of(unit.output).sizes)
         shape.push_back(for_one_sample(size, symbols).value_or(0));

@@ -121,6 +121,20 @@ TEST_CASE(
   Model other = make_model(kSmallGpt2, kText, at::kCPU, 4);
   CHECK_THROWS_WITH(other.load_weights(path),
                     ContainsSubstring("hold transformer.wte.weight twice, and the two differ: Float [11, 8]"));
+  NamedTensors of_linear;  // as nanoGPT saves them, and float16
+  for (const auto& [name, tensor] : saved) {
+    const bool is_matrix = name.find(".c_") != std::string::npos && tensor.dim() == 2;
+    of_linear.emplace_back("_orig_mod." + name, is_matrix ? tensor.t().contiguous() : tensor);
+  }
+  loads(of_linear);
+  CHECK(make_model(kSmallGpt2, kText, at::kMeta, 0).fit_weights(path).size() == 2);
+  NamedTensors halves;
+  for (const auto& [name, tensor] : saved) halves.emplace_back(name, tensor.to(at::kHalf));
+  save_tensors(path, halves);
+  Model widened = make_model(kSmallGpt2, kText, at::kCPU, 4);
+  widened.load_weights(path);
+  const NamedTensors exact = model.parameters(), got = widened.parameters();
+  for (size_t i = 0; i < got.size(); ++i) CHECK(at::equal(got[i].second, exact[i].second.to(at::kHalf).to(at::kFloat)));
   NamedTensors twice = saved;
   twice.emplace_back("ln_f.weight", at::zeros({8}));
   save_tensors(path, twice);
@@ -131,4 +145,9 @@ TEST_CASE(
   Model of_other_size = make_model(larger, kText, at::kCPU, 0);
   CHECK_THROWS_WITH(of_other_size.load_weights(path),
                     ContainsSubstring("transformer.wte.weight is Float [11, 8] and not Float [12, 8]"));
+  ModelConfig wider = kSmallGpt2;
+  wider.width = 16;
+  Model of_other_width = make_model(wider, kText, at::kCPU, 0);  // in the order of the file's sizes
+  CHECK_THROWS_WITH(of_other_width.load_weights(path),
+                    ContainsSubstring("h.0.attn.c_attn.weight is Float [8, 24] and not Float [16, 48]"));
 }

@@ -1,4 +1,5 @@
 #include "base/files/files.h"
+#include "base/json.h"
 #include "device/tensor.h"
 #include "model/model.h"
 #include "support/catch.h"
@@ -207,4 +208,127 @@ TEST_CASE("a mask of zeros and minus infinity is no weight that has diverged") {
   CHECK(first_not_finite({{"weight", -mask}}) == "weight");
   CHECK(first_not_finite({{"weight", mask - 1 / at::zeros({1})}}) == "weight");  // −∞ alone
   CHECK(first_not_finite({{"weight", at::full({1}, std::numeric_limits<float>::quiet_NaN())}}) == "weight");
+}
+
+namespace {
+
+NamedTensors renamed(const NamedTensors& tensors, const std::function<std::string(const std::string&)>& name) {
+  NamedTensors all;
+  for (const auto& [own, tensor] : tensors) all.emplace_back(name(own), tensor);
+  return all;
+}
+
+void check_loads(const ModelConfig& config, const InputShape& input, const std::filesystem::path& path,
+                 const std::string& note) {
+  const Model from = make_model(config, input, at::kCPU, 1);
+  Model to = make_model(config, input, at::kCPU, 2);
+  const auto notes = make_model(config, input, at::kMeta, 0).fit_weights(path);
+  CHECK(notes.size() == (note.empty() ? 0 : 1));
+  if (!note.empty() && !notes.empty()) CHECK_THAT(notes.front(), ContainsSubstring(note));
+  to.load_weights(path);
+  const auto wanted = from.state(), got = to.state();
+  for (size_t i = 0; i < got.size(); ++i) {
+    INFO(got[i].first);
+    CHECK(at::equal(got[i].second, wanted[i].second));
+  }
+}
+
+}  // namespace
+
+TEST_CASE("what wrappers put before names is left out, in any order") {
+  const TemporaryFolder folder;
+  const auto path = folder.path() / "w.safetensors";
+  for (const char* prefix : {"module.", "_orig_mod.", "model.", "module._orig_mod.", "_orig_mod.module.",
+                             "model._orig_mod.module.", "net.", "module.net."}) {
+    const auto wrapped = [&](const std::string& name) { return prefix + name; };
+    for (const auto& [config, input] :
+         {std::pair{ModelConfig{}, InputShape{3, 32, 32}}, {kSmallMlp, kMlpImage}, {kVit, InputShape{3, 8, 8}}}) {
+      save_tensors(path, renamed(make_model(config, input, at::kCPU, 1).state(), wrapped));
+      check_loads(config, input, path, fmt::format("begin with '{}', which is left out", prefix));
+    }
+  }
+}
+
+TEST_CASE("a vit reads timm's names") {
+  const TemporaryFolder folder;
+  const auto path = folder.path() / "timm.safetensors";
+  const auto of_timm = [](std::string name) {
+    const std::vector<std::pair<std::string, std::string>> parts{{"class_token", "cls_token"},
+                                                                 {"encoder.pos_embedding", "pos_embed"},
+                                                                 {"conv_proj.", "patch_embed.proj."},
+                                                                 {"encoder.layers.encoder_layer_", "blocks."},
+                                                                 {"encoder.ln.", "norm."},
+                                                                 {"heads.head.", "head."},
+                                                                 {".ln_1.", ".norm1."},
+                                                                 {".ln_2.", ".norm2."},
+                                                                 {".self_attention.in_proj_", ".attn.qkv."},
+                                                                 {".self_attention.out_proj.", ".attn.proj."},
+                                                                 {".mlp.0.", ".mlp.fc1."},
+                                                                 {".mlp.3.", ".mlp.fc2."}};
+    for (const auto& [ours, theirs] : parts)
+      if (const size_t at = name.find(ours); at != std::string::npos) name.replace(at, ours.size(), theirs);
+    return name;
+  };
+  const NamedTensors own = make_model(kVit, {3, 8, 8}, at::kCPU, 1).state();
+  const NamedTensors theirs = renamed(own, of_timm);
+  CHECK(std::find_if(theirs.begin(), theirs.end(),
+                     [](const auto& each) { return each.first == "blocks.0.attn.qkv.weight"; }) != theirs.end());
+  save_tensors(path, theirs);
+  check_loads(kVit, {3, 8, 8}, path, "");
+  save_tensors(path, renamed(theirs, [](const std::string& name) { return "module." + name; }));
+  check_loads(kVit, {3, 8, 8}, path, "'module.'");
+}
+
+TEST_CASE("weights in several files are read by their index, and a folder's by its usual files") {
+  const TemporaryFolder folder;
+  const NamedTensors all = make_model(kSmallMlp, kMlpImage, at::kCPU, 1).state();
+  const auto index = folder / "model.safetensors.index.json";
+  const auto part = [&](int number) { return fmt::format("model-0000{}-of-00002.safetensors", number); };
+  Json map = Json::object();
+  for (size_t i = 0; i < all.size(); ++i) map[all[i].first] = part(i < 2 ? 1 : 2);
+  save_tensors(folder / part(1), {all.begin(), all.begin() + 2});
+  save_tensors(folder / part(2), {all.begin() + 2, all.end()});
+  write_file(index, json_text(Json{{"metadata", Json::object()}, {"weight_map", map}}));
+  check_loads(kSmallMlp, kMlpImage, index, "");
+  check_loads(kSmallMlp, kMlpImage, folder.path(), "");
+
+  Model model = make_model(kSmallMlp, kMlpImage, at::kCPU, 1);
+  CHECK_THAT(refusal(model, folder / part(1)), ContainsSubstring("is one of several parts: name their folder"));
+  std::filesystem::remove(folder / part(2));
+  CHECK_THAT(refusal(model, folder.path()),
+             ContainsSubstring("there is no such file, which") && ContainsSubstring(part(2)));
+  for (const char* bad : {"[]", "{", "{}", R"({"weight_map": {}})", R"({"weight_map": []})"}) {
+    write_file(index, bad);
+    CHECK_THAT(refusal(model, index), ContainsSubstring("it has no weight_map"));
+  }
+  for (const char* bad : {"../w.safetensors", "/w", "..", ""}) {
+    write_file(index, json_text(Json{{"weight_map", {{"layers.0.weight", bad}}}}));
+    CHECK_THAT(refusal(model, index), ContainsSubstring("names a file that is not in its folder"));
+  }
+  std::filesystem::remove(index);
+  check_loads(
+      kSmallMlp, kMlpImage,
+      [&] {
+        save_tensors(folder / "weights.safetensors", all);
+        return folder.path();
+      }(),
+      "");
+  std::filesystem::remove(folder / "weights.safetensors");
+  save_tensors(folder / "b.safetensors", all);
+  CHECK_THAT(refusal(model, folder.path()), ContainsSubstring("several safetensors files and no index") &&
+                                                ContainsSubstring("b.safetensors, " + part(1)));
+  const TemporaryFolder empty;
+  write_file(empty / "pytorch_model.bin", "x");
+  CHECK_THAT(refusal(model, empty.path()), ContainsSubstring("no file here ends in .safetensors; save the weights"));
+}
+
+TEST_CASE("differences name a tensor as the file does, too") {
+  const TemporaryFolder folder;
+  const auto path = folder / "w";
+  NamedTensors all = make_model(kSmallMlp, kMlpImage, at::kCPU, 1).state();
+  all[1].second = at::zeros({9});
+  save_tensors(path, renamed(all, [](const std::string& name) { return "module." + name; }));
+  Model model = make_model(kSmallMlp, kMlpImage, at::kCPU, 1);
+  CHECK_THAT(refusal(model, path),
+             ContainsSubstring("layers.0.bias, in the file module.layers.0.bias, is Float [9] and not Float [4]"));
 }
