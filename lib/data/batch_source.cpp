@@ -81,6 +81,7 @@ std::unique_ptr<Loader> loader_of(const DataSpec& data, LoaderSettings settings,
 /// A loader of one epoch in index order, as uint8, without the transforms that differ between epochs.
 std::unique_ptr<Loader> loader_once(DataSpec data, LoaderSettings settings, const std::vector<RefusedSample>& refused) {
   data.shuffle = data.drop_last = settings.pin_memory = settings.persistent_workers = false;
+  data.last_batch = LastBatch::keep;
   data.ranks = data.accumulation = 1, data.rank = 0;  // every rank stores all samples
   const BufferFormat format = buffer_format(data, settings, at::MemoryFormat::Contiguous);
   // A loader needs memory for at least two batches.
@@ -307,7 +308,7 @@ Drawn draw_text(const DataSpec& data, int64_t first, int64_t items) {
 SyntheticBatches::SyntheticBatches(const DataSpec& data, at::MemoryFormat memory_format, c10::Device device,
                                    int64_t first_step)
     : schedule_(data.schedule()), context_(data.context), sequence_(schedule_.sequence_of(first_step)) {
-  const int64_t items = data.batch_size, first = data.rank * items;
+  const int64_t items = schedule_.largest_items(), first = data.rank * data.batch_size;
   const Drawn drawn = data.is_text() ? draw_text(data, first, items) : draw_images(data, first, items);
   input_ = drawn.input.to(with_index(device));
   if (!data.is_text()) input_ = input_.contiguous(memory_format);
@@ -324,7 +325,7 @@ Batch SyntheticBatches::next() {
 }
 
 Batch largest_batch(const DataSpec& data, c10::Device device) {
-  const int64_t items = data.batch_size, width = largest_width(data);
+  const int64_t items = data.schedule().largest_items(), width = largest_width(data);
   const MicroBatch where{.items = items, .step_items = items, .is_last = true};
   const auto zeros = [&] { return at::zeros({items, width}, at::TensorOptions(with_index(device)).dtype(at::kLong)); };
   return make_batch(where, zeros(), zeros(), std::vector<int64_t>(static_cast<size_t>(items)),
@@ -348,7 +349,7 @@ ShapedBatches::ShapedBatches(const DataSpec& data, const LoaderSettings& setting
     resident_.push_back(make({resident_bytes(buffer.size, data.samples())}, at::kByte));
     return;
   }
-  const int64_t bytes = batch_bytes(buffer, data.batch_size);
+  const int64_t bytes = batch_bytes(buffer, schedule_.largest_items());
   if (device.is_cpu()) {
     const int64_t slots = slot_count(settings.num_workers, settings.prefetch_factor, bytes, settings.memory_limit);
     const bool in_place = !settings.finish_on_device;  // the step reads one of the slots
@@ -364,7 +365,7 @@ at::Tensor ShapedBatches::make(at::IntArrayRef sizes, at::ScalarType type) const
 }
 
 at::Tensor ShapedBatches::make_input() const {
-  const int64_t items = schedule_.shape().batch_size;
+  const int64_t items = schedule_.largest_items();
   if (width_ > 0) return make({items, width_}, at::kLong);
   return at::empty({items, 3, image_.height, image_.width},
                    at::TensorOptions(at::kMeta).dtype(type_).memory_format(memory_format_));

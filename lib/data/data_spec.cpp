@@ -14,7 +14,8 @@ BatchSchedule DataSpec::schedule() const {
                         .ranks = ranks,
                         .rank = rank,
                         .accumulation = accumulation,
-                        .drop_last = drop_last});
+                        .drop_last = drop_last,
+                        .last_batch = last_batch});
 }
 
 Sampler DataSpec::sampler() const {

@@ -35,6 +35,7 @@ struct DataSpec {
   bool shuffle = true;                            ///< a new order each epoch; false: index order
   int64_t partitions = 8, shuffle_window = 4096;  ///< settings of an order in runs (stream_order.h)
   bool drop_last = true;                          ///< skip the samples at an epoch's end that do not fill a step
+  LastBatch last_batch = LastBatch::keep;         ///< what becomes of a short micro-batch at an epoch's end
   int64_t ranks = 1, rank = 0;
   int64_t accumulation = 1;  ///< micro-batches per step
   uint64_t seed = 0;         ///< determines order, augmentation and synthetic images

@@ -32,11 +32,11 @@ Loader::Loader(std::shared_ptr<SampleLoader> samples, const BatchSchedule& sched
       format_(format),
       end_step_(steps.end),
       counter_(std::move(counter)),
-      slot_bytes_(batch_bytes(format, schedule.shape().batch_size)),
+      slot_bytes_(batch_bytes(format, schedule.largest_items())),
       counters_(static_cast<size_t>(std::max<int64_t>(settings.num_workers, 1))) {
   TRAINOPT_CHECK_EQUAL(schedule.shape().samples, samples_->dataset().size());
   const int64_t count = slot_count(settings.num_workers, settings.prefetch_factor, slot_bytes_, settings.memory_limit);
-  for (BatchBuffer& memory : make_buffers(format, schedule.shape().batch_size, count, settings.pin_memory))
+  for (BatchBuffer& memory : make_buffers(format, schedule.largest_items(), count, settings.pin_memory))
     slots_.push_back(std::make_unique<LoaderBuffer>(std::move(memory)));
   if (const auto* images = dynamic_cast<const ImageDataset*>(&samples_->dataset()))
     slots_memory_ = DecodeMemory::reserve(images->decoding().memory, slots() * slot_bytes_);

@@ -143,7 +143,9 @@ std::optional<Piece> Summary::piece_of(const StepRecord& row) {
   return Piece{static_cast<double>(row.step_samples), step_ms / 1e3};
 }
 
-int64_t Summary::left_out_steps() const { return steps_ < 2 * warmup_steps_ ? steps_ / 2 : warmup_steps_; }
+int64_t left_out_steps(int64_t steps, int64_t warmup) { return steps < 2 * warmup ? steps / 2 : warmup; }
+
+int64_t Summary::left_out_steps() const { return trainopt::left_out_steps(steps_, warmup_steps_); }
 
 std::vector<Piece> Summary::pieces() const {
   StepSeries head_series(later_series_.steps_per_piece());

@@ -29,6 +29,9 @@ struct SwitchLine {
   std::string observed;
 };
 
+/// How many of so many steps count as warm-up: half of them if there are fewer than twice as many as `warmup`.
+int64_t left_out_steps(int64_t steps, int64_t warmup);
+
 /// "recording made a step 3.1 % slower", or that no slow-down can be measured: the times of steps vary.
 std::string slowdown_text(double slowdown_pct);
 

@@ -8,6 +8,7 @@
 #include "device/device.h"
 #include "model/catalogue.h"
 #include "recipe/program_of_plan.h"
+#include "recipe/short_batch.h"
 #include "recipe/validate.h"
 
 #include <algorithm>
@@ -124,6 +125,12 @@ std::optional<int64_t> planned_steps(const TrainConfig& train, int64_t steps_per
   return train.max_steps ? std::min(*train.max_steps, of_epochs) : of_epochs;
 }
 
+void set_steps(Plan& plan, const Recipe& recipe) {
+  const auto planned = [&] { return planned_steps(recipe.train, plan.data.schedule().steps_per_epoch()); };
+  plan.steps = planned();
+  if (fit_short_batch(plan, recipe)) plan.steps = planned();
+}
+
 /// The step at which the schedule ends; of one without an end, the run's last step.
 int64_t schedule_steps(const Plan& plan) {
   const ScheduleEnd* end = end_of(plan.scheduler);
@@ -177,6 +184,19 @@ void note_sudden_rate(Plan& plan) {
         "optimizer.lr_scaling multiplies lr by {:.3g} from the first step on; scheduler.warmup_steps would raise it "
         "gradually",
         factor));
+}
+
+void note_cpu(const Recipe& recipe, Plan& plan, const Machine& machine) {
+  if (recipe.device == "auto" && plan.device.is_cpu() && why_no_gpu(machine) != kNoGpu)
+    plan.notes.push_back(fmt::format("this job uses the CPU: {}", why_no_gpu(machine)));
+}
+
+/// What is changed in the trained weights so that they fit. A run that resumes does not read them.
+void note_weights(const Recipe& recipe, const Model& model, std::vector<std::string>& notes) {
+  const auto& weights = recipe.model.weights;
+  std::error_code error;
+  if (!weights || recipe.checkpoint.resume != "none" || !std::filesystem::exists(*weights, error)) return;
+  for (std::string& note : model.fit_weights(*weights, recipe.model.replace_head)) notes.push_back(std::move(note));
 }
 
 void note_cut_documents(const DataPlan& data, std::vector<std::string>& notes) {
@@ -259,8 +279,7 @@ Plan plain_plan(const Recipe& recipe, const Machine& machine, const RankPosition
   if (const std::string why_not = why_no_gpu(plan.machine); device.is_cuda() && !why_not.empty())
     throw UserError(fmt::format("device: {}: {}", device.str(), why_not));
   if (device.is_cuda() && !plan.machine.gpu_caution.empty()) plan.notes.push_back(plan.machine.gpu_caution);
-  if (recipe.device == "auto" && device.is_cpu() && why_no_gpu(machine) != kNoGpu)
-    plan.notes.push_back(fmt::format("this job uses the CPU: {}", why_no_gpu(machine)));
+  note_cpu(recipe, plan, machine);
   plan.name = recipe.name;
   plan.seed = static_cast<uint64_t>(recipe.seed);
 
@@ -278,6 +297,7 @@ Plan plain_plan(const Recipe& recipe, const Machine& machine, const RankPosition
   plan.model = {.config = program.model(), .input = plan.data.input_shape(), .task = program.task()};
   const Model shapes = plan.model.shapes();
   plan.model.describe(shapes);
+  note_weights(recipe, shapes, plan.notes);
   plan.stages.parameters = plan.model.parameters;
   plan.parameter_settings = parameter_settings(recipe.optimizer, shapes);
   plan.optimizer_states = states_per_value(recipe.optimizer, shapes);
@@ -286,15 +306,15 @@ Plan plain_plan(const Recipe& recipe, const Machine& machine, const RankPosition
   program.note(plan);
 
   plan.train = recipe.train;
+  plan.parallel = recipe.parallel;
   plan.scheduler = recipe.scheduler;
   require_rate_in_order(plan);
   note_sudden_rate(plan);
-  plan.steps = planned_steps(recipe.train, plan.data.schedule().steps_per_epoch());
+  set_steps(plan, recipe);
   plan.schedule_steps = schedule_steps(plan);
   plan.schedule();  // refuses phases that do not fit
   plan.average_config = recipe.average;
   fill_average(plan);
-  plan.parallel = recipe.parallel;
   plan.checkpoint = recipe.checkpoint;
   plan.logging = recipe.logging;
   plan.telemetry = recipe.telemetry;

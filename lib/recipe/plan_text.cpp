@@ -120,7 +120,7 @@ Fact resident_fact(const Plan& plan, const std::string& readers) {
 
 Fact buffers_fact(const Plan& plan, const std::string& readers) {
   const LoaderSettings& loader = plan.loader;
-  const int64_t bytes = batch_bytes(buffers_of(plan), plan.data.batch_size);
+  const int64_t bytes = batch_bytes(buffers_of(plan), plan.data.schedule().largest_items());
   const int64_t buffers = slot_count(loader.num_workers, loader.prefetch_factor, bytes, loader.memory_limit);
   const char* delivery = plan.device.is_cpu()  ? "read in place"
                          : loader.non_blocking ? "copied on a second stream"

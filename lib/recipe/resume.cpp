@@ -11,21 +11,14 @@ namespace trainopt {
 namespace {
 
 // A section stands for all its keys. data.path may change: opening the data checks that it is the same.
-const std::vector<std::string> kFixed{"model",
-                                      "seed",
-                                      "optimizer",
-                                      "average",
-                                      "data.dataset",
-                                      "data.size",
-                                      "data.image_size",
-                                      "data.shuffle",
-                                      "data.drop_last",
-                                      "data.decode",
-                                      "data.transforms",
-                                      "data.token_bits",
-                                      "data.parquet",
-                                      "data.partitions",
-                                      "data.shuffle_window"};
+const std::vector<std::string> kFixed{"model",           "seed",
+                                      "optimizer",       "average",
+                                      "data.dataset",    "data.size",
+                                      "data.image_size", "data.shuffle",
+                                      "data.drop_last",  "train.short_batch",
+                                      "data.decode",     "data.transforms",
+                                      "data.token_bits", "data.parquet",
+                                      "data.partitions", "data.shuffle_window"};
 const std::vector<std::string> kNoted{"optimizations",
                                       "optimizer.lr",
                                       "optimizer.adamw_lr",

@@ -222,6 +222,7 @@ void RunReport::evaluated(int64_t step, const EvaluationResult& result) {
 }
 
 Json RunReport::summary_json(const RunOutcome& outcome, const RunEnd& end) const {
+  const auto& skipped = outcome.trace.skipped_updates;
   Json json = {{"schema_version", 1},
                {"name", plan_.name},
                {"status", end.status},
@@ -232,6 +233,7 @@ Json RunReport::summary_json(const RunOutcome& outcome, const RunEnd& end) const
                {"wall_s", outcome.wall_s},
                {"resumed_from", outcome.resumed_from ? Json(*outcome.resumed_from) : Json()},
                {"skipped_steps", outcome.skipped_steps},
+               {"skipped_updates", skipped ? Json(skipped->all) : Json()},
                {"micro_split", outcome.micro_split}};
   json.update(records_->summary.to_json());
   json["replica_checks"] = compares_replicas(plan_)
@@ -372,9 +374,26 @@ std::string target_text(const RunOutcome& outcome, const Plan& plan) {
 
 }  // namespace
 
+void require_updates(const RunOutcome& outcome, const Plan& plan) {
+  const auto& skipped = outcome.trace.skipped_updates;
+  const int64_t steps = outcome.steps - outcome.resumed_from.value_or(0);
+  if (!skipped || steps == 0 || outcome.stopped_by_signal != 0 ||
+      skipped->at_end < steps - left_out_steps(steps, plan.bench.warmup_steps))
+    return;
+  throw UserError(
+      fmt::format("no measured step updated the weights: float16's gradients overflowed, and their updates were "
+                  "skipped; use bfloat16, or a lower init_scale: {} of {} updates",
+                  skipped->all, steps),
+      ExitCode::diverged);
+}
+
 RunEnd end_of_run(const RunOutcome& outcome, const Plan& plan, const std::optional<int64_t>& saved_step,
                   int64_t restarts) {
-  const std::string steps = counted(outcome.steps, "step"),
+  const int64_t skipped = outcome.trace.skipped_updates ? outcome.trace.skipped_updates->all : 0;
+  const std::string steps = counted(outcome.steps, "step") +
+                            (skipped > 0
+                                 ? fmt::format(", {} skipped because float16 overflowed", counted(skipped, "update"))
+                                 : ""),
                     with = restarts > 0 ? fmt::format(", with {}", counted(restarts, "restart")) : "";
   if (outcome.stopped_by_signal != 0) {
     const std::string saved =

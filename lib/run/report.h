@@ -30,6 +30,10 @@ struct RunEnd {
   int exit_code = 0;
 };
 
+/// Throws UserError(diverged) if float16's loss scale skipped the update of every measured step of this process, unless
+/// the user stopped the run.
+void require_updates(const RunOutcome& outcome, const Plan& plan);
+
 /// The end of a run that did not fail. `saved_step` is the step of the newest checkpoint on disk; `restarts`: how often
 /// the launcher has started all ranks again.
 RunEnd end_of_run(const RunOutcome& outcome, const Plan& plan, const std::optional<int64_t>& saved_step,

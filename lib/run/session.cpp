@@ -177,6 +177,7 @@ class RunSession {
     before_training_s_ = seconds_since(began_);
     trainer_->run();
     save_memory_snapshot();
+    require_updates(trainer_->outcome(), plan_);
     save_weights();
     bad_samples_ = member_.gathered_on_rank_0("bad_samples", to_json(trainer_->bad_samples()));
   }
@@ -191,7 +192,10 @@ class RunSession {
   void save_weights() {
     trainer_->during("writing the weights", [this] {
       write_weights(*trainer_, run_dir() / "weights.safetensors");
-      trainer_->parts().with_average([this] { write_weights(*trainer_, run_dir() / "weights-average.safetensors"); });
+      const bool averaged = trainer_->parts().with_average(
+          [this] { write_weights(*trainer_, run_dir() / "weights-average.safetensors"); });
+      if (!averaged && !std::holds_alternative<NoAverageConfig>(plan_.average_config) && member_.is_first())
+        log_warning("weights-average.safetensors is not written, because no step was averaged");
     });
   }
 

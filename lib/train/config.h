@@ -17,6 +17,14 @@ struct Choices<OnNonfinite> {
                                      Choice<OnNonfinite>{"rerun", OnNonfinite::rerun}};
 };
 
+enum class ShortBatch { error, drop, merge };
+template <>
+struct Choices<ShortBatch> {
+  static constexpr std::array all = {Choice<ShortBatch>{"error", ShortBatch::error},
+                                     Choice<ShortBatch>{"drop", ShortBatch::drop},
+                                     Choice<ShortBatch>{"merge", ShortBatch::merge}};
+};
+
 /// The goal at which a run ends; at most one is set.
 struct TargetConfig {
   std::optional<double> top1_pct, loss, perplexity;
@@ -35,6 +43,7 @@ struct TrainConfig {
   std::optional<int64_t> gradient_accumulation_steps;  ///< null: 1, or derived from global_batch_size
   std::optional<double> max_grad_norm, clip_value;
   double label_smoothing = 0.0;
+  ShortBatch short_batch = ShortBatch::error;
   OnNonfinite on_nonfinite = OnNonfinite::abort;
   int64_t max_skipped_steps = 10;
   TargetConfig target;
@@ -55,6 +64,10 @@ void describe(V& v, TrainConfig& c) {
   v.field("clip_value", c.clip_value, "Clamp every value of the gradients to ± this; null: no clamping.", above(0),
           alias("clip_grad_value"));
   v.field("label_smoothing", c.label_smoothing, "Fraction of the target spread over all classes.", in_range(0.0, 1.0));
+  v.field(
+      "short_batch", c.short_batch,
+      "An epoch's last batch of which batch-norm would see one value a channel, and so no variance: error refuses it, "
+      "drop leaves it out, merge joins it to the batch before (with several ranks, all share it evenly).");
   v.field(
       "on_nonfinite", c.on_nonfinite,
       "On a non-finite loss or gradient: abort ends the run, skip drops the step, rerun repeats it to tell a hardware "

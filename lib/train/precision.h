@@ -28,6 +28,9 @@ class Precision {
   virtual void update(const at::Tensor& overflow, const at::Tensor& rolled_back) = 0;
   /// The factor by which this step's loss was multiplied (0-dim, on the device); undefined without loss scaling.
   virtual at::Tensor loss_scale() const { return {}; }
+  /// How many updates of this process were skipped because gradients were not finite: all, and those since the last one
+  /// that was not skipped (int64, [2], on the device). Undefined without loss scaling.
+  virtual at::Tensor skipped_updates() const { return {}; }
   virtual void save(ArchiveWriter&) const {}
   virtual void load(const ArchiveReader&) {}
 };
@@ -43,6 +46,7 @@ class WrappedPrecision : public Precision {
     inner_->update(overflow, rolled_back);
   }
   at::Tensor loss_scale() const override { return inner_->loss_scale(); }
+  at::Tensor skipped_updates() const override { return inner_->skipped_updates(); }
   void save(ArchiveWriter& archive) const override { inner_->save(archive); }
   void load(const ArchiveReader& archive) override { inner_->load(archive); }
 

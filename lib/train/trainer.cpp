@@ -56,6 +56,10 @@ void Trainer::train() {
     recovery_.deliver(async_reader_->flush());  // may find that the last steps must be repeated
   } while (!finished());
   watch_.finish();
+  if (at::Tensor skipped = step_->precision().skipped_updates(); skipped.defined()) {
+    skipped = skipped.cpu();
+    outcome_.trace.skipped_updates = {skipped[0].item<int64_t>(), skipped[1].item<int64_t>()};
+  }
   if (outcome_.steps > 0) compare_replicas();
   const auto save_end = [this] {
     if (checkpoints_ && outcome_.steps > 0 && last_.saved != outcome_.steps) save_checkpoint();

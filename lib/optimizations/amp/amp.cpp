@@ -1,5 +1,6 @@
 #include "optimizations/amp/amp.h"
 
+#include "base/units.h"
 #include "device/autocast.h"
 #include "device/differentiable.h"
 #include "device/tensor.h"
@@ -40,6 +41,7 @@ class ScaledAutocast : public Autocast {
     scale_ = at::full({}, config.init_scale, on_device.dtype(at::kFloat));
     growth_tracker_ = at::zeros({}, on_device.dtype(at::kInt));
     used_ = scale_.clone();
+    skipped_ = at::zeros({2}, on_device.dtype(at::kLong));
   }
 
   void backward(const at::Tensor& loss) override { (loss * scale_).backward(); }
@@ -56,6 +58,9 @@ class ScaledAutocast : public Autocast {
   }
 
   void update(const at::Tensor& overflow, const at::Tensor& rolled_back) override {
+    const at::Tensor skips = (rolled_back.defined() ? overflow * (1 - rolled_back) : overflow).to(at::kLong);
+    skipped_.add_(skips);
+    skipped_[1].mul_(skips);
     const at::Tensor scale = rolled_back.defined() ? scale_.clone() : scale_,
                      growth_tracker = rolled_back.defined() ? growth_tracker_.clone() : growth_tracker_;
     at::_amp_update_scale_(scale_, growth_tracker_, overflow, 2.0, 0.5, growth_interval_);
@@ -65,6 +70,7 @@ class ScaledAutocast : public Autocast {
   }
 
   at::Tensor loss_scale() const override { return used_; }
+  at::Tensor skipped_updates() const override { return skipped_; }
 
   void save(ArchiveWriter& archive) const override {
     archive.tensor("precision.scale", scale_);
@@ -77,7 +83,7 @@ class ScaledAutocast : public Autocast {
 
  private:
   int64_t growth_interval_;
-  at::Tensor scale_, growth_tracker_, used_;
+  at::Tensor scale_, growth_tracker_, used_, skipped_;
 };
 
 Receipt receipt(const StepTrace& seen, at::ScalarType type) {
@@ -89,7 +95,11 @@ Receipt receipt(const StepTrace& seen, at::ScalarType type) {
   const int64_t own = seen.calls(is_own_convolution);
   const std::string computed =
       own > 0 ? fmt::format("; {} of them convolutions by own kernels, with float32 sums", own) : "";
-  return {.observed = fmt::format("{} of {} convolutions and matrix products ran in {}{}", low, all, wanted, computed),
+  const int64_t skips = seen.skipped_updates ? seen.skipped_updates->all : 0;
+  const std::string skipped =
+      skips > 0 ? fmt::format("; {} skipped because gradients overflowed", counted(skips, "update")) : "";
+  return {.observed = fmt::format("{} of {} convolutions and matrix products ran in {}{}{}", low, all, wanted, computed,
+                                  skipped),
           .effective = low > 0,
           .reason = low > 0 ? "" : "no operation of this model ran in 16 bits"};
 }

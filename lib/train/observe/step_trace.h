@@ -86,6 +86,12 @@ struct StepTrace {
   double across_bytes = 0;          ///< part of them in collectives between ranks of which each is on another machine
   int64_t largest_micro_batch = 0;  ///< samples in the largest of the run so far, before a pipeline divides it
 
+  /// Updates that float16's loss scale skipped in this process; null: there is none, or the run goes on.
+  struct SkippedUpdates {
+    int64_t all = 0, at_end = 0;  ///< at_end: without one among them that was not skipped
+  };
+  std::optional<SkippedUpdates> skipped_updates;
+
   MemoryPeak memory;                                    ///< the step's peak; step 0 if no recorder was there
   std::vector<MemorySpike> memory_spikes;               ///< spikes of the run so far
   std::vector<MemoryLeak> memory_leaks;                 ///< leaks of the run so far; searched for every ten steps

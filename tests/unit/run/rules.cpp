@@ -233,7 +233,7 @@ TEST_CASE("intervals become longer, and micro-batches larger") {
   CHECK(find(proposals, "checkpoint.every_n_steps=30"));
   CHECK(find(proposals, "logging.every_n_steps=10"));
 
-  const Words pieces{"data.batch_size=1", "train.gradient_accumulation_steps=32"};
+  const Words pieces{"data.batch_size=2", "train.gradient_accumulation_steps=16"};
   Words mlp = pieces, resnet = pieces;
   mlp.push_back("model.name=mlp");
   const auto larger = Run(mlp, {{"launches", 60}, {"compute", 40}}).proposals();
