@@ -8,4 +8,8 @@ namespace trainopt {
 /// and the exit code `recipe`. `environment`: as in environ(7).
 void explain_allocator_variables(char** environment);
 
+/// Ends the process in the same way where the CUDA half is not loaded, so that a wrong variable is found on any
+/// machine.
+void check_allocator_variables();
+
 }  // namespace trainopt

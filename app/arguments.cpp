@@ -1,13 +1,16 @@
 #include "app/arguments.h"
 
+#include "app/words/other_words.h"
 #include "base/json.h"
 #include "base/print.h"
 #include "comm/launch/launch_environment.h"
+#include "config/suggest.h"
 #include "config/tree.h"
 
 #include <CLI/CLI.hpp>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 
@@ -22,14 +25,34 @@ bool is_override(std::string_view word) {
              std::string_view::npos;
 }
 
-/// A recipe configs/... that is not in the current folder is one of those installed with the program.
+/// The recipe that a word names: a file, or one of configs/ by its name, with or without the folder and .yaml. Recipes
+/// in the current folder go before those installed with the program. What is none of these is returned as it is.
 std::filesystem::path recipe_file(const std::string& word) {
-  const std::filesystem::path path(word);
-  const auto carried = carried_recipes();
   std::error_code error;
-  if (!carried || !word.starts_with("configs/") || std::filesystem::exists(path, error)) return path;
-  const auto installed = carried->parent_path() / path;
-  return std::filesystem::exists(installed, error) ? installed : path;
+  const std::filesystem::path path(word);
+  if (std::filesystem::exists(path, error) || path.is_absolute()) return path;
+  const auto carried = carried_recipes();
+  for (const auto& folder : {std::optional<std::filesystem::path>("configs"), carried})
+    for (const std::filesystem::path& name :
+         {path, std::filesystem::path(word + ".yaml"), path.lexically_relative("configs")}) {
+      if (!folder || name.empty() || name.native().starts_with("..")) continue;
+      const auto found = *folder / name;
+      if (std::filesystem::is_regular_file(found, error)) return found;
+    }
+  return path;
+}
+
+/// Throws UserError if there is no such file, with what was probably meant.
+void require_recipe(const std::filesystem::path& file, const std::string& word) {
+  std::error_code error;
+  if (std::filesystem::exists(file, error)) return;
+  if (const std::string lead = lead_of_recipe(word, typed_words()); !lead.empty())
+    throw UserError(fmt::format("neither a recipe nor an override{}: {}", lead, word));
+  const auto names = recipe_names();
+  const std::vector<std::string_view> views(names.begin(), names.end());
+  const std::string near = closest_match(file.stem().string(), views);
+  throw UserError(fmt::format("there is no such recipe{}: {}",
+                              near.empty() ? "" : fmt::format("; did you mean '{}'?", near), word));
 }
 
 }  // namespace
@@ -53,23 +76,34 @@ std::vector<std::string> extra_arguments(const CLI::App& command) {
   return all;
 }
 
+void refuse_argument(const CLI::App& command, const std::string& word) {
+  const std::string lead = word.starts_with('-') ? lead_of_option(command, word, typed_words()) : "";
+  throw UserError(fmt::format("unexpected argument{}: {}",
+                              lead.empty() ? fmt::format("; see {} --help for the options", full_name(command)) : lead,
+                              word));
+}
+
+std::vector<std::string>& typed_words() {
+  static std::vector<std::string> words;
+  return words;
+}
+
 Sources RecipeArguments::split(const CLI::App& command) const {
   Sources sources;
   if (const char* home = std::getenv("HOME")) sources.home = home;
   std::vector<std::string> all = words;
   for (const auto& extra : extra_arguments(command)) {
-    if (!extra.starts_with("--") || !is_override(std::string_view(extra).substr(2)))
-      throw UserError(
-          fmt::format("unexpected argument; write overrides as key=value, and see {} --help for the options: {}",
-                      full_name(command), extra));
+    if (!extra.starts_with("--") || !is_override(std::string_view(extra).substr(2))) refuse_argument(command, extra);
     all.push_back(extra);
   }
   for (const auto& word : all) {
     if (word.empty()) throw UserError("an empty argument is neither a recipe nor an override; remove it");
     if (word.starts_with("--") || is_override(word))
       sources.overrides.push_back(word);
-    else
+    else {
       sources.files.push_back(recipe_file(word));
+      require_recipe(sources.files.back(), word);
+    }
   }
   return sources;
 }
@@ -85,6 +119,18 @@ LoadedRecipe RecipeArguments::load(const CLI::App& command, std::optional<int64_
   if (sources.files.empty())
     throw UserError(fmt::format("name a recipe: {} RECIPE [key=value ...]", full_name(command)));
   return load_recipe(sources, ranks);
+}
+
+std::vector<std::string> recipe_names() {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (const auto& folder : {std::optional<std::filesystem::path>("configs"), carried_recipes()})
+    if (folder && std::filesystem::is_directory(*folder, error))
+      for (const auto& entry : std::filesystem::directory_iterator(*folder, error))
+        if (entry.path().extension() == ".yaml") names.push_back(entry.path().stem().string());
+  std::sort(names.begin(), names.end());
+  names.erase(std::unique(names.begin(), names.end()), names.end());
+  return names;
 }
 
 std::optional<std::filesystem::path> carried_recipes() {

@@ -18,6 +18,8 @@ namespace trainopt {
 
 /// "trainopt data bench".
 std::string full_name(const CLI::App& command);
+/// All words after the program's name, as they were typed. The program sets them once.
+std::vector<std::string>& typed_words();
 /// Command-line words that no option or command consumed.
 std::vector<std::string> extra_arguments(const CLI::App& command);
 
@@ -40,6 +42,11 @@ void add_columns(CLI::App& command, ParquetConfig& columns);
 /// ignored.
 void refuse_several_ranks(const Environment& environment, const std::string& command);
 
+/// Throws UserError: no option or command takes this word, and what was probably meant.
+[[noreturn]] void refuse_argument(const CLI::App& command, const std::string& word);
+
+/// The names of the recipes in configs/ here and of those installed with the program, such as "quickstart".
+std::vector<std::string> recipe_names();
 /// The folder of the recipes that pip installed with this program; null if it was not installed so.
 std::optional<std::filesystem::path> carried_recipes();
 

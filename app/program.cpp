@@ -3,6 +3,8 @@
 #include "app/allocator_variables.h"
 #include "app/commands.h"
 #include "app/stack_limit.h"
+#include "app/words/help_text.h"
+#include "app/words/other_words.h"
 #include "base/log.h"
 #include "base/print.h"
 #include "comm/launch/launch_claims.h"
@@ -45,9 +47,14 @@ std::string usage_problem(const CLI::App& app, const CLI::ParseError& error) {
       for (const CLI::App* command : at.get_subcommands([](const CLI::App* one) { return !one->get_group().empty(); }))
         names.push_back(command->get_name());
       const auto words = extra_arguments(at);
-      return fmt::format("{}; the commands of {} are {}",
-                         words.empty() ? "name a command" : fmt::format("unknown command: {}", words.front()),
-                         full_name(at), fmt::join(names, ", "));
+      if (words.empty())
+        return fmt::format("name a command; the commands of {} are {}", full_name(at), fmt::join(names, ", "));
+      const std::string& word = words.front();
+      const bool is_option = word.starts_with('-');
+      const std::string lead = is_option ? lead_of_option(at, word, typed_words()) : lead_of_command(at, word);
+      return fmt::format(
+          "unknown {}: {}{}", is_option ? "option" : "command", word,
+          lead.empty() ? fmt::format("; the commands of {} are {}", full_name(at), fmt::join(names, ", ")) : lead);
     }
   }
   return fmt::format("{}; add --help to see the options", error.what());
@@ -104,10 +111,22 @@ std::vector<Entry> add_commands(CLI::App& app) {
   add(app, add_trace);
   add(app, add_report);
   add(app, add_env);
+  add(app, add_completion);
+  app.add_subcommand("help", "Show the help of a command: help compare");
   add(app, add_arm);
   // run() reports words that no command consumed. This comes last because subcommands inherit the setting when added.
   for (CLI::App* parent : {&app, &data, &find, &checkpoint, &model}) parent->allow_extras();
   return table;
+}
+
+/// CLI11 takes the words from the last to the first. `help COMMAND` is `COMMAND --help`.
+std::vector<std::string> parsed_words(std::vector<std::string> words) {
+  if (!words.empty() && words.front() == "help") {
+    words.erase(words.begin());
+    words.push_back("--help");
+  }
+  std::reverse(words.begin(), words.end());
+  return words;
 }
 
 int run(int argc, char** argv, const Environment& environment) {
@@ -117,13 +136,15 @@ int run(int argc, char** argv, const Environment& environment) {
   app.fallthrough();
   OutputOptions output;
   output.words.assign(argv + 1, argv + argc);
+  typed_words() = output.words;
   app.add_flag("--quiet", output.quiet, "Print results only: for a run, one line with its folder");
   app.add_flag("--no-color", output.no_color, "No colours and no progress line");
   app.add_option("--log-level", output.log_level, "trace, debug, info, warning, error or off")->capture_default_str();
   const std::vector<Entry> table = add_commands(app);
+  shape_help(app);
 
   try {
-    app.parse(argc, argv);
+    app.parse(parsed_words(output.words));
   } catch (const CLI::ParseError& error) {
     // --help and --version end here too, with exit code 0.
     if (error.get_exit_code() == 0) return app.exit(error);
@@ -131,7 +152,8 @@ int run(int argc, char** argv, const Environment& environment) {
   }
   const auto terminal = environment.find("TERM");
   const bool dumb = terminal != environment.end() && terminal->second == "dumb";  // it obeys no escape sequences
-  if (environment.contains("NO_COLOR") || dumb) output.no_color = true;
+  const auto no_color = environment.find("NO_COLOR");                             // no-color.org: present and not empty
+  if ((no_color != environment.end() && !no_color->second.empty()) || dumb) output.no_color = true;
   start_logging(output.log_level, !output.no_color);
   if (output.log_level != "debug" && output.log_level != "trace") silence_library_warnings();
   require_stack();
@@ -142,7 +164,7 @@ int run(int argc, char** argv, const Environment& environment) {
       std::find_if(table.begin(), table.end(), [](const Entry& entry) { return entry.parsed->parsed(); });
   TRAINOPT_CHECK(chosen != table.end());
   if (const auto words = extra_arguments(*chosen->parsed); !words.empty() && !chosen->parsed->get_allow_extras())
-    throw UserError(fmt::format("unexpected argument; see {} --help: {}", full_name(*chosen->parsed), words.front()));
+    refuse_argument(*chosen->parsed, words.front());
   const int code = chosen->command({environment, output});
   // A run writes its results to files and survives the loss of its console; for other commands standard output is the
   // result.
@@ -172,6 +194,7 @@ int run_program(int argc, char** argv) {
   reserve_standard_streams();
   explain_allocator_variables(environ);
   open_cuda_library(kBuild.cuda_library);
+  check_allocator_variables();
   const Environment environment = read_environment(environ);
   const int code = guarded(argc, argv, environment);
   std::fflush(stdout);

@@ -1,11 +1,47 @@
 // trainopt options [section|key|words]: lists keys with their types, defaults, bounds and meanings.
 #include "app/commands.h"
+#include "app/words/by_name.h"
 #include "base/print.h"
+#include "config/leads.h"
+#include "config/tree.h"
 
 #include <CLI/CLI.hpp>
 #include <fmt/ranges.h>
 
+#include <set>
+
 namespace trainopt {
+namespace {
+
+/// What articles call so, and the keys of it.
+std::string rows_text(const std::vector<KnownAs>& rows, const std::vector<OptionHelp>& all) {
+  std::string text;
+  std::vector<OptionHelp> options;
+  std::set<std::string> known;
+  for (const KnownAs& row : rows) {
+    text += fmt::format("{}: {}\n", fmt::join(row.names, ", "), row.here);
+    for (const std::string& key : row.keys)
+      for (const OptionHelp& option : options_under(all, key))
+        if (known.insert(option.path).second) options.push_back(option);
+  }
+  return options.empty() ? text : text + "\n" + help_text(options);
+}
+
+/// A key or section; else what articles or other trainers call so; else keys with these words.
+std::string found_text(const std::string& wanted) {
+  const auto all = recipe_options();
+  if (const auto options = options_under(all, wanted); !options.empty()) return help_text(options);
+  if (const auto rows = known_as(wanted); !rows.empty()) return rows_text(rows, all);
+  if (const auto options = options_with_words(all, wanted); !options.empty()) return help_text(options);
+  if (const Lead* lead = lead_of_key("", wanted); lead != nullptr && lead->paths.empty())
+    throw UserError(fmt::format("{}: no equivalent: {}", display_text(wanted), lead->note));
+  const std::string near = nearest_name(all, wanted);
+  throw UserError(fmt::format(
+      "nothing here is called {}{}; trainopt options lists every key, and app/guide/by-name.md what articles call them",
+      display_text(wanted), near.empty() ? "" : fmt::format(" (did you mean '{}'?)", near)));
+}
+
+}  // namespace
 
 Command add_options(CLI::App& app) {
   CLI::App* command = app.add_subcommand("options", "List every recipe key: type, default, bounds, meaning");
@@ -25,7 +61,8 @@ Command add_options(CLI::App& app) {
     } else if (*yaml) {
       print_text(documented_recipe());
     } else {
-      print_text(recipe_help(fmt::format("{}", fmt::join(*wanted, " "))));
+      print_text(wanted->empty() ? help_text(recipe_options())
+                                 : found_text(fmt::format("{}", fmt::join(*wanted, " "))));
     }
     return 0;
   };

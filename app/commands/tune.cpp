@@ -24,6 +24,7 @@ namespace {
 
 struct TuneArguments {
   RecipeArguments recipe;
+  Sources sources;  ///< the recipe's, once they are known
   std::string run_dir, budget = "15m";
   std::vector<std::string> allow;
   std::optional<int64_t> ranks;
@@ -206,7 +207,27 @@ class TuneSession {
     write_file(folder_ / "steps.md", text_.table_of(tuning));
     const auto tuned = with_words(recipe_, tuning.change(), ranks_);
     TRAINOPT_CHECK(tuned.has_value());
-    write_file(folder_ / "tuned.yaml", annotated(recipe_yaml(*tuned), text_.comments(tuning)));
+    write_tuned(*tuned, tuning);
+  }
+
+  /// The user's own recipe with what was kept changed in it. Several recipes, or one that cannot be edited so, become
+  /// the resolved recipe.
+  void write_tuned(const Recipe& tuned, const Tuning& tuning) const {
+    const fs::path file = folder_ / "tuned.yaml";
+    const auto comments = text_.comments(tuning);
+    const Sources& sources = arguments_.sources;
+    Words changes = sources.overrides;
+    for (const std::string& word : tuning.change()) changes.push_back(word);
+    if (sources.files.size() == 1)
+      if (const auto own = edited_recipe(read_file(sources.files.front(), ExitCode::recipe), changes, comments)) {
+        write_file(file, *own);
+        try {
+          const Sources written{.files = {file}, .overrides = {}, .home = sources.home};
+          if (recipe_json(load_recipe(written, ranks_).recipe) == recipe_json(tuned)) return;
+        } catch (const UserError&) {  // named recovery: the resolved recipe takes its place
+        }
+      }
+    write_file(file, annotated(recipe_yaml(tuned), comments));
   }
 
   Json result_of(const Tuning& tuning, const Json& last) const {
@@ -291,6 +312,7 @@ Command add_tune(CLI::App& app) {
     const Launch launch = read_launch(context.environment);
     const Place place = place_of(*arguments, launch);
     const LoadedRecipe loaded = arguments->recipe.load(*command, place.ranks);
+    arguments->sources = arguments->recipe.split(*command);
     if (!place.conducts) return 0;
     handle_signals();
     const CommandContext mine = of_rank(context);

@@ -7,12 +7,12 @@
 //
 // The visitor's calls are:
 //
-//   v.field(name, member, help, bounds?, aliases?, spellings?, only_for?)
+//   v.field(name, member, help, bounds?, aliases?, only_for?)
 //     A value: bool, int64_t, double, std::string, Bytes, Duration, an enum with Choices, std::optional<T> (null is
 //     allowed), AutoOr<T>, std::vector<T>, std::array<T, N>, or a type with its own Form<T> (config/form.h).
 //   v.section(name, member, help)
 //     A nested struct with its own describe().
-//   v.toggle(name, Switch<C>, help, spellings?)
+//   v.toggle(name, Switch<C>, help)
 //     false, true, or a map of C's options (which also means true).
 //   v.variant(name_key, std::variant<A, B>, help)
 //     The value of `name_key` selects an alternative; that alternative's options are in the same map. Each alternative
@@ -47,7 +47,8 @@ inline Bounds at_least(double low) { return {.low = low}; }
 inline Bounds above(double low) { return {.low = low, .low_included = false}; }
 inline Bounds any() { return {}; }
 
-/// Other tools' names for the same option in the same section. Giving both an alias and its key is an error.
+/// Other tools' names for the same option in the same section. Giving both an alias and its key is an error. Names
+/// whose section, shape or meaning differs are in leads.txt.
 struct Aliases {
   std::vector<std::string_view> names;
 };
@@ -55,15 +56,6 @@ template <class... Name>
 Aliases alias(Name... name) {
   return {{std::string_view(name)...}};
 }
-
-/// Another tool's name for an option that cannot be an alias, because its section, shape or meaning differs. Used only
-/// by "did you mean".
-struct Spelling {
-  std::string_view theirs;
-  std::string_view value = {};  ///< if the shape differs: what to write after the key
-  std::string_view why = {};    ///< if the feature is missing here: shown instead of a suggestion
-};
-using Spellings = std::vector<Spelling>;
 
 /// An option that only some values of another option in the same section use. When a later source changes that value to
 /// one that does not use the option, the option's earlier value is dropped with a note. Refusing the option where it is

@@ -1,6 +1,6 @@
 #include "config/help.h"
 
-#include "config/known_spellings.h"
+#include "config/leads.h"
 #include "config/suggest.h"
 #include "config/write.h"
 
@@ -30,12 +30,13 @@ std::string type_of(const Option& option) {
   return option.kind == Option::Kind::variant ? joined(alternative_names(option), " | ") : option.type;
 }
 
-std::vector<std::string> names_elsewhere(const Option& option, const std::string& path) {
+/// What others call it, without words that belong to one of their sections.
+std::vector<std::string> names_elsewhere(const std::string& path) {
   std::vector<std::string> names;
-  for (const Spelling& spelling : option.spellings)
-    if (spelling.why.empty()) names.emplace_back(spelling.theirs);
-  for (const KnownSpelling& spelling : kKnownSpellings)
-    if (spelling.ours == path) names.emplace_back(spelling.theirs);
+  for (const Lead& lead : all_leads())
+    if (lead.theirs.find_first_of(".*=") == std::string::npos)
+      for (const std::string& ours : lead.paths)
+        if (ours.substr(0, ours.find(": ")) == path) names.push_back(lead.theirs);
   return names;
 }
 
@@ -45,7 +46,7 @@ OptionHelp help_of(const Option& option, const std::string& path) {
           .default_text = default_of(option),
           .bounds = limits_of(option),
           .aliases = option.aliases,
-          .elsewhere = names_elsewhere(option, path),
+          .elsewhere = names_elsewhere(path),
           .help = option.help,
           .only_for = ""};
 }
@@ -153,31 +154,36 @@ std::vector<OptionHelp> help_of(const Outline& outline) {
 
 std::vector<OptionHelp> options_under(const std::vector<OptionHelp>& options, const std::string& key) {
   std::vector<OptionHelp> found;
+  for (const OptionHelp& option : options) {
+    const bool is_alias = std::find(option.aliases.begin(), option.aliases.end(), key) != option.aliases.end();
+    if (option.path == key || option.path.starts_with(key + ".") || option.path.ends_with("." + key) || is_alias)
+      found.push_back(option);
+  }
+  return found;
+}
+
+std::vector<OptionHelp> options_with_words(const std::vector<OptionHelp>& options, const std::string& words) {
+  std::vector<OptionHelp> found;
+  const auto is_elsewhere = [&](const std::string& name) { return folded(name) == folded(words); };
+  std::copy_if(options.begin(), options.end(), std::back_inserter(found), [&](const OptionHelp& option) {
+    return std::any_of(option.elsewhere.begin(), option.elsewhere.end(), is_elsewhere);
+  });
+  if (!found.empty()) return found;
+  const std::string wanted = words.starts_with("torch.") ? words.substr(6) : words;  // torch.compile
+  if (wanted.find('.') == std::string::npos)
+    std::copy_if(options.begin(), options.end(), std::back_inserter(found),
+                 [word = folded(wanted)](const OptionHelp& option) { return mentions(option, word); });
+  return found;
+}
+
+std::string nearest_name(const std::vector<OptionHelp>& options, const std::string& key) {
   std::vector<std::string_view> names;
   for (const OptionHelp& option : options) {
     names.push_back(option.path);
     if (option.path.find('.') != std::string::npos)
       names.push_back(std::string_view(option.path).substr(0, option.path.find('.')));
-    const bool is_alias = std::find(option.aliases.begin(), option.aliases.end(), key) != option.aliases.end();
-    if (option.path == key || option.path.starts_with(key + ".") || option.path.ends_with("." + key) || is_alias)
-      found.push_back(option);
   }
-  if (!found.empty()) return found;
-  const auto is_elsewhere = [&](const std::string& name) { return folded(name) == folded(key); };
-  std::copy_if(options.begin(), options.end(), std::back_inserter(found), [&](const OptionHelp& option) {
-    return std::any_of(option.elsewhere.begin(), option.elsewhere.end(), is_elsewhere);
-  });
-  if (!found.empty()) return found;
-  const std::string words = key.starts_with("torch.") ? key.substr(6) : key;  // torch.compile
-  if (words.find('.') == std::string::npos)
-    std::copy_if(options.begin(), options.end(), std::back_inserter(found),
-                 [word = folded(words)](const OptionHelp& option) { return mentions(option, word); });
-  if (!found.empty()) return found;
-  if (const auto why = why_unsupported(key); !why.empty())
-    throw UserError(fmt::format("{}: {}", display_text(key), why));
-  const std::string near = closest_match(key, names);
-  throw UserError(fmt::format("no option or section is called {}{}; trainopt options lists all", display_text(key),
-                              near.empty() ? "" : fmt::format(" (did you mean '{}'?)", near)));
+  return closest_match(key, names);
 }
 
 std::string documented_yaml_of(const Outline& outline) {

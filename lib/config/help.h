@@ -15,10 +15,13 @@ struct OptionHelp {
 };
 
 std::vector<OptionHelp> help_of(const Outline& outline);
-/// The options called `key` or in the section `key`; else, if `key` is no path, those with it in their path, values,
-/// meaning or names, where case does not matter and a space equals - and _. Throws UserError with a suggestion if there
-/// are none.
+/// The options called `key`, with this alias, or in the section `key`.
 std::vector<OptionHelp> options_under(const std::vector<OptionHelp>& options, const std::string& key);
+/// The options that another trainer calls so; else those with the words in their path, values, meaning or names. Case
+/// and the difference between -, _ and space do not matter.
+std::vector<OptionHelp> options_with_words(const std::vector<OptionHelp>& options, const std::string& words);
+/// The option or section whose name is most like `key`; empty: none is.
+std::string nearest_name(const std::vector<OptionHelp>& options, const std::string& key);
 std::string documented_yaml_of(const Outline& outline);
 
 }  // namespace trainopt

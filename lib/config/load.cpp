@@ -1,5 +1,6 @@
 #include "config/load.h"
 
+#include "config/leads.h"
 #include "config/merge.h"
 #include "config/plain_text.h"
 #include "config/suggest.h"
@@ -32,11 +33,39 @@ bool is_reset(const Value& value) {
   return value.is_map() && value.items.size() == 1 ? is_reset(value.items.front()) : value.is_null();
 }
 
+/// Whether an override gives a section one word, which a later override of one of its keys would hide; if so, it is
+/// reported.
+bool gives_section_a_word(const Value& override, const Outline& outline, const std::string& section,
+                          const Reading& reading) {
+  if (!override.is_map() || override.keys.size() != 1) return false;
+  const Option* option = find_option(options_of_map(outline, override), override.keys.front().name);
+  if (option == nullptr) return false;
+  const std::string path = join_path(section, option->name);
+  const Value& value = override.items.front();
+  if (option->kind != Option::Kind::section || !value.is_scalar())
+    return gives_section_a_word(value, option->options, path, reading);
+  reading.problems.push_back(problem_in(
+      value.mark, path, "must be a map of options: " + display_text(value) + value_lead(path, value, reading.root)));
+  return true;
+}
+
 /// Restores defaults at once: a later override within the same section replaces the null among the overrides, and would
 /// otherwise be merged into the files' values. The null remains an override, so problems are reported there.
 void reset_now(Value& merged, const Value& null, const Outline& outline, std::vector<std::string>& notes) {
   std::vector<Problem> problems;
   merge_map(merged, null, outline, "", Reading{outline, problems, nullptr}, notes);
+}
+
+/// If a file has unknown keys since `before` and the words of another trainer, says so in one line.
+void name_tool(const Value& root, size_t before, std::vector<Problem>& problems) {
+  if (problems.size() == before) return;
+  if (const OtherTool* tool = tool_of(root))
+    problems.insert(
+        problems.begin() + static_cast<std::ptrdiff_t>(before),
+        problem_in({root.mark.source, 1, 1}, "",
+                   fmt::format("this looks like a recipe of {}; recipes here have other keys: start from {}, "
+                               "or from trainopt options --yaml",
+                               tool->name, tool->start)));
 }
 
 }  // namespace
@@ -57,7 +86,9 @@ LoadedInto load_into(const Outline& outline, const Sources& sources) {
     parsed([&] {
       Value root = parse_file(file);
       make_plain(root, sources.home, loaded.problems);
+      const size_t before = loaded.problems.size();
       merge_map(merged, root, outline, "", reading, loaded.notes);
+      name_tool(root, before, loaded.problems);
     });
 
   Value overrides = empty_map();
@@ -67,11 +98,12 @@ LoadedInto load_into(const Outline& outline, const Sources& sources) {
       Value value = parse_override(text);
       make_plain(value, sources.home, loaded.problems);
       if (is_reset(value)) reset_now(merged, value, outline, loaded.notes);
-      merge_plain(overrides, value);
+      if (!gives_section_a_word(value, outline, "", reading)) merge_plain(overrides, value);
     });
   merge_map(merged, overrides, outline, "", reading, loaded.notes);
 
   read_map(merged, outline, "", reading);
+  loaded.merged = std::move(merged);
   return loaded;
 }
 
@@ -99,7 +131,35 @@ void add_problems(std::vector<Problem>& problems, std::vector<Problem> found) {
 
 namespace {
 
-constexpr size_t kMaxSuggestions = 100;  // finding similar names is slow, and a hostile file has many unknown keys
+/// The section that an unknown one is meant to be, if there is one.
+const Option* meant_section(const std::vector<std::string>& paths, const Outline& root) {
+  const Option* option = paths.size() == 1 ? option_at(root, paths.front()) : nullptr;
+  return option != nullptr && !option->options.empty() ? option : nullptr;
+}
+
+constexpr size_t kMaxSuggestions = 200;  // finding similar names is slow, and a hostile file has many unknown keys
+
+/// Reports the keys in an unknown section for which `found` was suggested, so that one run names all of them. Those
+/// that the meant section has go without saying, as do those of which nothing is known while the section itself leads
+/// on.
+void report_inside(const Value& value, const std::string& path, const Suggestion& found, const Reading& reading) {
+  const Option* section = meant_section(found.paths, reading.root);
+  std::vector<const Option*> siblings;
+  if (section != nullptr) siblings = options_of_map(section->options, value);
+  for (size_t i = 0; i < value.items.size() && reading.problems.size() < kMaxSuggestions; ++i) {
+    if (!value.is_map()) {
+      report_inside(value.items[i], path, found, reading);
+      continue;
+    }
+    const Value::Key& key = value.keys[i];
+    if (find_option(siblings, key.name) != nullptr) continue;
+    const Suggestion inside = suggestion(key.name, path, siblings, reading.root);
+    const std::string own = join_path(path, display_text(key.name));
+    if (found.text.empty() || !inside.text.empty())
+      reading.problems.push_back(problem_in(key.mark, own, "unknown key" + inside.text));
+    report_inside(value.items[i], own, inside, reading);
+  }
+}
 
 /// true or false in place of a toggle's map.
 void read_toggle_word(const Value& value, const Option& option, const Location& location) {
@@ -128,7 +188,8 @@ void read_option(const Value& value, const Option& option, const std::string& pa
       if (value.is_map())
         read_map(value, option.options, path, reading);
       else if (!value.is_null())
-        location.problem(value, "must be a map of options: " + display_text(value));
+        location.problem(value,
+                         "must be a map of options: " + display_text(value) + value_lead(path, value, reading.root));
       return;
     case Option::Kind::toggle:
       if (value.is_map()) {
@@ -156,11 +217,13 @@ std::string owners_of(const Option& variant, std::string_view key) {
 
 }  // namespace
 
-Problem unknown_key(const Value::Key& key, const std::string& section, const std::vector<const Option*>& siblings,
-                    const Reading& reading) {
+void report_unknown(const Value::Key& key, const Value& value, const std::string& section,
+                    const std::vector<const Option*>& siblings, const Reading& reading) {
+  const std::string path = join_path(section, display_text(key.name));
   const bool suggest = reading.problems.size() < kMaxSuggestions;
-  return problem_in(key.mark, join_path(section, display_text(key.name)),
-                    "unknown key" + (suggest ? suggestion(key.name, section, siblings, reading.root) : ""));
+  const Suggestion found = suggest ? suggestion(key.name, section, siblings, reading.root) : Suggestion();
+  reading.problems.push_back(problem_in(key.mark, path, "unknown key" + found.text));
+  if (suggest) report_inside(value, path, found, reading);
 }
 
 void read_map(const Value& map, const Outline& outline, const std::string& section, const Reading& reading) {
@@ -194,7 +257,7 @@ void read_map(const Value& map, const Outline& outline, const std::string& secti
     const auto owner = std::find_if(variants.begin(), variants.end(),
                                     [&](const auto& variant) { return !owners_of(*variant.first, key.name).empty(); });
     if (owner == variants.end()) {
-      reading.problems.push_back(unknown_key(key, section, siblings, reading));
+      report_unknown(key, map.items[i], section, siblings, reading);
     } else if (owner->second) {  // otherwise the invalid name is already reported
       const Option& variant = *owner->first;
       reading.problems.push_back(

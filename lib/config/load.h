@@ -4,6 +4,7 @@
 #include "config/help.h"
 #include "config/outline.h"
 #include "config/schema.h"
+#include "config/suggest.h"
 #include "config/write.h"
 
 namespace trainopt {
@@ -28,6 +29,7 @@ struct LoadedInto {
   std::vector<std::string> notes;
   Origins origins;
   bool all_parsed = true;  ///< every source was valid YAML
+  Value merged;            ///< what the sources give, merged
 };
 LoadedInto load_into(const Outline& outline, const Sources& sources);
 /// Throws RecipeErrors with the problems in the order of sources and lines, if there are any.
@@ -40,8 +42,10 @@ void add_problems(std::vector<Problem>& problems, std::vector<Problem> found);
 template <class Config, class Validate>
 Loaded<Config> load(const Sources& sources, Validate validate) {
   Loaded<Config> loaded;
-  LoadedInto into = load_into(outline_of(loaded.config), sources);
+  const Outline outline = outline_of(loaded.config);
+  LoadedInto into = load_into(outline, sources);
   if (into.all_parsed) add_problems(into.problems, validate(std::as_const(loaded.config), std::as_const(into.origins)));
+  add_value_leads(into.problems, into.merged, outline);
   throw_problems(std::move(into.problems), sources);
   loaded.notes = std::move(into.notes);
   loaded.origins = std::move(into.origins);
@@ -89,7 +93,8 @@ struct Reading {
 /// is null and null is not a value of their type.
 void read_map(const Value& map, const Outline& outline, const std::string& section, const Reading& reading);
 
-Problem unknown_key(const Value::Key& key, const std::string& section, const std::vector<const Option*>& siblings,
-                    const Reading& reading);
+/// Adds problems for an unknown key, and for those within its value.
+void report_unknown(const Value::Key& key, const Value& value, const std::string& section,
+                    const std::vector<const Option*>& siblings, const Reading& reading);
 
 }  // namespace trainopt

@@ -49,7 +49,8 @@ void merge_option(Value& into, const Value& from, const Option& option, const st
     into.mark = from.mark;
     merge_map(into, from, option.options, path, reading, notes);
   } else if (option.kind == Option::Kind::section && !from.is_null()) {
-    reading.problems.push_back(problem_in(from.mark, path, "must be a map of options: " + display_text(from)));
+    reading.problems.push_back(problem_in(
+        from.mark, path, "must be a map of options: " + display_text(from) + value_lead(path, from, reading.root)));
   } else {
     into = from;
   }
@@ -90,7 +91,7 @@ void merge_map(Value& into, const Value& from, const Outline& outline, const std
     const Value::Key& key = from.keys[i];
     const Option* option = find_option(siblings, key.name);
     if (!option) {
-      reading.problems.push_back(unknown_key(key, section, shown_options, reading));
+      report_unknown(key, from.items[i], section, shown_options, reading);
       continue;
     }
     const std::string path = join_path(section, option->name);

@@ -37,7 +37,6 @@ struct Option {
   // value
   Bounds bounds;
   std::vector<std::string> aliases;
-  Spellings spellings;  ///< also for a toggle
   OnlyFor only_for;
   std::string type;
   std::function<Json()> schema;  ///< created on demand: it is most of an outline's cost, and loading never needs it
@@ -68,11 +67,10 @@ class OutlineBuilder {
  public:
   template <class T>
   void field(std::string_view name, T& member, std::string_view help, const Bounds& bounds = {},
-             const Aliases& aliases = {}, Spellings spellings = {}, const OnlyFor& only_for = {}) {
+             const Aliases& aliases = {}, const OnlyFor& only_for = {}) {
     Option& option = add(Option::Kind::value, name, help);
     option.bounds = bounds;
     option.only_for = only_for;
-    option.spellings = std::move(spellings);
     option.aliases.assign(aliases.names.begin(), aliases.names.end());
     option.type = Form<T>::type_text();
     option.schema = [bounds] { return Form<T>::schema(bounds); };
@@ -89,9 +87,8 @@ class OutlineBuilder {
   }
 
   template <class Config>
-  void toggle(std::string_view name, Switch<Config>& config, std::string_view help, Spellings spellings = {}) {
+  void toggle(std::string_view name, Switch<Config>& config, std::string_view help) {
     Option& option = add(Option::Kind::toggle, name, help);
-    option.spellings = std::move(spellings);
     option.on = &config.on;
     option.options = outline_of(config.options);
   }

@@ -5,7 +5,7 @@
 namespace trainopt {
 namespace {
 
-constexpr size_t kShownProblems = 100;  // hostile files can have a hundred thousand
+constexpr size_t kShownProblems = 200;  // hostile files can have a hundred thousand
 
 std::string lines_of(const std::vector<Problem>& problems) {
   TRAINOPT_CHECK(!problems.empty());

@@ -27,7 +27,7 @@ std::string to_text(const Problem& problem);
 
 class RecipeErrors : public UserError {
  public:
-  /// what() has one line per problem, for the first hundred. There must be at least one.
+  /// what() has one line per problem, for the first two hundred. There must be at least one.
   explicit RecipeErrors(std::vector<Problem> problems);
   const std::vector<Problem>& problems() const { return problems_; }
 

@@ -1,4 +1,4 @@
-// JSON Schema (draft 2020-12) of a recipe, for editors.
+// JSON Schema of a recipe, for editors. Draft 7, because Red Hat's extension for YAML documents no newer one.
 #pragma once
 
 #include "config/outline.h"

@@ -1,9 +1,10 @@
 #include "config/suggest.h"
 
-#include "config/known_spellings.h"
+#include "config/leads.h"
 #include "config/outline.h"
 
 #include <algorithm>
+#include <cstdlib>
 
 namespace trainopt {
 namespace {
@@ -11,6 +12,8 @@ namespace {
 constexpr size_t kMaxKeyLength = 64;  // longer keys are not typing errors
 
 constexpr size_t kMinPrefixLength = 3;  // shorter prefixes match too many names
+
+constexpr std::string_view kDidYouMean = " (did you mean ";
 
 /// The shortest of `words` that begins with `word`; empty if none does.
 std::string_view completion_of(std::string_view word, std::span<const std::string_view> words) {
@@ -22,7 +25,8 @@ std::string_view completion_of(std::string_view word, std::span<const std::strin
   return shortest;
 }
 
-size_t near_enough(std::string_view word) { return std::max<size_t>(1, word.size() / 3); }
+/// How many letters a typing error may get wrong. A guess with more is more often another word.
+size_t near_enough(std::string_view word) { return word.size() < 6 ? 1 : word.size() < 12 ? 2 : 3; }
 
 /// The edit distance of `word` and `candidate`; SIZE_MAX if they are too far apart.
 size_t match_distance(std::string_view word, std::string_view candidate) {
@@ -33,29 +37,24 @@ size_t match_distance(std::string_view word, std::string_view candidate) {
 }
 
 struct Named {
-  std::string name, path;                // name: the key or one of its aliases
-  const Spellings* spellings = nullptr;  // the key's spellings
+  std::string name, path;  // name: the key or one of its aliases
 };
 
 void collect(const Outline& outline, const std::string& section, std::vector<Named>& all) {
   for (const Option& option : outline) {
     const std::string path = join_path(section, option.name);
-    all.push_back({option.name, path, &option.spellings});
-    for (const auto& alias : option.aliases) all.push_back({alias, path, nullptr});
+    all.push_back({option.name, path});
+    for (const auto& alias : option.aliases) all.push_back({alias, path});
     collect(option.options, path, all);
     for (const auto& alternative : option.alternatives) collect(alternative.options, section, all);
   }
 }
 
-std::string did_you_mean(const std::vector<std::string>& paths) {
+Suggestion did_you_mean(const std::vector<std::string>& paths, const std::string& note = "") {
   std::string text;
   for (const auto& path : paths) text += (text.empty() ? "" : " or ") + fmt::format("'{}'", path);
-  return text.empty() ? "" : fmt::format(" (did you mean {}?)", text);
-}
-
-/// The path, and the value to write after it.
-std::string with_value(std::string_view path, std::string_view value) {
-  return std::string(path) + (value.empty() ? "" : ": " + std::string(value));
+  if (text.empty()) return {};
+  return {fmt::format("{}{}?{})", kDidYouMean, text, note.empty() ? "" : " " + note), paths};
 }
 
 void add_once(std::vector<std::string>& paths, const std::string& path) {
@@ -63,20 +62,31 @@ void add_once(std::vector<std::string>& paths, const std::string& path) {
   if (paths.size() < kMaxNames && std::find(paths.begin(), paths.end(), path) == paths.end()) paths.push_back(path);
 }
 
+/// "average.name" of "average.name: ema".
+std::string key_of(const std::string& path) { return path.substr(0, path.find(": ")); }
+
+Suggestion suggestion_of(const Lead& lead, const Outline& all) {
+  if (lead.paths.empty())
+    return {lead.note.starts_with("always so") ? fmt::format(" ({})", lead.note)
+                                               : fmt::format(" (no equivalent: {})", lead.note),
+            {}};
+  std::vector<std::string> paths;
+  for (const std::string& path : lead.paths)
+    if (option_at(all, key_of(path)) != nullptr) add_once(paths, path);
+  return did_you_mean(paths, lead.note);
+}
+
+/// The nearest of the names at this level; empty if none is near.
+std::string nearest_sibling(std::string_view key, const std::vector<const Option*>& siblings) {
+  std::vector<std::string_view> names;
+  for (const Option* option : siblings) {
+    names.push_back(option->name);
+    names.insert(names.end(), option->aliases.begin(), option->aliases.end());
+  }
+  return closest_match(key, names);
+}
+
 }  // namespace
-
-std::string folded(std::string_view word) {
-  std::string text(word);
-  std::transform(text.begin(), text.end(), text.begin(),
-                 [](unsigned char c) { return static_cast<char>(c == '-' || c == ' ' ? '_' : std::tolower(c)); });
-  return text;
-}
-
-std::string_view why_unsupported(std::string_view key) {
-  for (const UnsupportedOption& other : kUnsupportedOptions)
-    if (folded(key) == other.theirs) return other.why;
-  return "";
-}
 
 size_t edit_distance(std::string_view a, std::string_view b) {
   const std::string x = folded(a), y = folded(b);
@@ -107,40 +117,36 @@ std::string closest_match(std::string_view word, std::span<const std::string_vie
   return std::string(begun.empty() ? best : begun);
 }
 
-std::string suggestion(std::string_view key, const std::string& section, const std::vector<const Option*>& siblings,
-                       const Outline& all) {
-  if (key.size() > kMaxKeyLength) return "";
-  if (key.find(':') != std::string_view::npos) return " (a space must follow the colon)";
-
-  std::vector<std::string_view> near_names;
-  for (const Option* option : siblings) {
-    near_names.push_back(option->name);
-    near_names.insert(near_names.end(), option->aliases.begin(), option->aliases.end());
+const Option* option_at(const Outline& all, std::string_view path) {
+  const std::string_view name = path.substr(0, path.find('.'));
+  const std::string_view rest = name.size() == path.size() ? std::string_view() : path.substr(name.size() + 1);
+  for (const Option& option : all) {
+    if (option.name == name) {
+      if (rest.empty()) return &option;
+      if (const Option* inside = option_at(option.options, rest)) return inside;
+    }
+    for (const auto& alternative : option.alternatives)
+      if (const Option* own = option_at(alternative.options, path)) return own;
   }
-  const std::string near = closest_match(key, near_names);
-  if (!near.empty() && edit_distance(key, near) <= 1) return did_you_mean({near});
+  return nullptr;
+}
 
-  if (const auto why = why_unsupported(key); !why.empty()) return fmt::format(" ({})", why);
+Suggestion suggestion(std::string_view key, const std::string& section, const std::vector<const Option*>& siblings,
+                      const Outline& all) {
+  if (key.size() > kMaxKeyLength) return {};
+  if (key.find(':') != std::string_view::npos) return {" (a space must follow the colon)", {}};
+
+  const std::string near = nearest_sibling(key, siblings);
+  if (!near.empty() && folded(near) == folded(key)) return did_you_mean({near});
+  if (const Lead* lead = lead_of_key(section, key))  // a guess from letters must not beat the table
+    if (Suggestion from_table = suggestion_of(*lead, all); !from_table.text.empty()) return from_table;
+  if (!near.empty() && edit_distance(key, near) <= 1) return did_you_mean({near});
 
   std::vector<Named> named;
   collect(all, "", named);
-  std::vector<KnownSpelling> known;
-  for (const Named& one : named)
-    if (one.spellings)
-      for (const auto& [theirs, value, why] : *one.spellings) {
-        if (theirs != folded(key)) continue;
-        if (!why.empty()) return fmt::format(" ({})", why);
-        known.push_back({theirs, one.path, value});
-      }
-  known.insert(known.end(), kKnownSpellings.begin(), kKnownSpellings.end());
   std::vector<std::string> paths;
   for (const Named& one : named)
     if (one.name == folded(key) && one.path != join_path(section, key)) add_once(paths, one.path);
-  for (const KnownSpelling& spelling : known) {
-    const auto same_path = [&](const Named& one) { return one.path == spelling.ours; };
-    if (spelling.theirs == folded(key) && std::any_of(named.begin(), named.end(), same_path))
-      add_once(paths, with_value(spelling.ours, spelling.value));
-  }
   if (!paths.empty()) return did_you_mean(paths);
   if (!near.empty()) return did_you_mean({near});
 
@@ -151,6 +157,72 @@ std::string suggestion(std::string_view key, const std::string& section, const s
     if (distance == min_distance && min_distance != SIZE_MAX) add_once(paths, one.path);
   }
   return did_you_mean(paths);
+}
+
+std::string text_of(const Lead& lead, const Outline& all) { return suggestion_of(lead, all).text; }
+
+namespace {
+
+/// "logging.sinks" of "logging.sinks[1]".
+std::string without_index(const std::string& path) {
+  return path.ends_with(']') ? path.substr(0, path.rfind('[')) : path;
+}
+
+/// The value at a full path, which may end in the index of a list's item; null: the sources give none.
+const Value* value_at(const Value& map, const std::string& path) {
+  const std::string list = without_index(path);
+  const Value* at = &map;
+  for (std::string_view rest = list; !rest.empty();) {
+    const std::string_view name = rest.substr(0, rest.find('.'));
+    rest.remove_prefix(std::min(name.size() + 1, rest.size()));
+    at = at->is_map() ? at->find(name) : nullptr;
+    if (at == nullptr) return nullptr;
+  }
+  if (list.size() == path.size()) return at;
+  const size_t index = std::strtoul(path.c_str() + list.size() + 1, nullptr, 10);
+  return at->is_list() && index < at->items.size() ? &at->items[index] : nullptr;
+}
+
+/// What to write in place of a word that means nothing, or of a number that stands for none.
+std::string word_for_nothing(const Value& value, const Option& option) {
+  const std::string word = folded(value.text);
+  if (word == "none" || word == "nil" || word == "undefined") return "null";
+  const bool may_be_null = option.nullable && !value.quoted;
+  return may_be_null && (word == "_1" || word == "0" || word == "0.0" || word == "false") ? "null" : "";
+}
+
+/// "scheduler.name: cosine" for a section that is given a word: its key that takes a name.
+std::string named_option(const Value& value, const Option& section, const std::string& path) {
+  if (section.kind != Option::Kind::section) return "";
+  for (const Option& option : section.options)
+    if (option.kind == Option::Kind::variant || option.name == "name")
+      return fmt::format("{}.{}: {}", path, option.name, value.text);
+  return "";
+}
+
+}  // namespace
+
+std::string value_lead(const std::string& path, const Value& value, const Outline& all) {
+  if (const Lead* lead = lead_of_value(without_index(path), value.text))
+    return lead->value.empty()
+               ? fmt::format(" (no equivalent: {})", lead->note)
+               : fmt::format("{}'{}'?{})", kDidYouMean, lead->value, lead->note.empty() ? "" : " " + lead->note);
+  const Option* option = option_at(all, path);
+  if (option == nullptr) return "";
+  if (const std::string word = word_for_nothing(value, *option); !word.empty()) return fmt::format(" (write {})", word);
+  const std::string named = named_option(value, *option, path);
+  return named.empty() ? "" : fmt::format("{}'{}'?)", kDidYouMean, named);
+}
+
+void add_value_leads(std::vector<Problem>& problems, const Value& map, const Outline& all) {
+  for (Problem& problem : problems) {
+    const Value* value = value_at(map, problem.key);
+    if (value == nullptr || !value->is_scalar() || problem.message.starts_with("unknown key")) continue;
+    const std::string lead = value_lead(problem.key, *value, all);
+    if (lead.empty()) continue;
+    problem.message.erase(std::min(problem.message.find(kDidYouMean), problem.message.size()));
+    problem.message += lead;
+  }
 }
 
 }  // namespace trainopt

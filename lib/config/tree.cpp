@@ -68,15 +68,15 @@ Value parse(std::string_view text, const Mark& source, bool counts_lines) {
   return builder.take();
 }
 
-Value parse_text(std::string_view text, const std::string& name) {
+}  // namespace
+
+Value parse_recipe(const std::string& text, const std::string& name) {
   const Mark source{std::make_shared<const std::string>(name)};
   Value root = parse(text, source, true);
   if (root.is_null()) fail_at(source, "is empty");
   if (!root.is_map()) fail_at(root.mark, "a recipe must be a map of 'key: value': " + display_text(root));
   return root;
 }
-
-}  // namespace
 
 Value parse_file(const std::filesystem::path& path) {
   std::string text;
@@ -85,7 +85,7 @@ Value parse_file(const std::filesystem::path& path) {
   } catch (const UserError& error) {
     throw RecipeErrors({{"", "", error.what()}});
   }
-  return parse_text(text, path.string());
+  return parse_recipe(text, path.string());
 }
 
 Value parse_override(const std::string& text) {

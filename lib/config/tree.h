@@ -21,6 +21,8 @@ namespace trainopt {
 
 /// All throw RecipeErrors with one problem. The root of a file must be a map.
 Value parse_file(const std::filesystem::path& path);
+/// Parses a recipe's text; `name` stands for the file in marks.
+Value parse_recipe(const std::string& text, const std::string& name);
 /// "key.path=value" or "--key.path=value" as a map of maps; every mark is "command line 'key.path=value'".
 Value parse_override(const std::string& text);
 

@@ -15,6 +15,17 @@ void set_device_allocator(ProcessSettings& process, const std::string& settings)
   for (const auto name : kDeviceAllocatorVariables) process.environment[std::string(name)] = settings;
 }
 
+void read_device_allocator_settings() {
+  using Config = c10::CachingAllocator::AcceleratorAllocatorConfig;
+  // The words of the CUDA half (c10/cuda/CUDAAllocatorConfig.h), which otherwise registers them itself.
+  Config::registerDeviceConfigParserHook(
+      [](const std::string&) {},
+      {"backend", "release_lock_on_cudamalloc", "pinned_use_cuda_host_register", "release_lock_on_hipmalloc",
+       "pinned_use_hip_host_register", "graph_capture_record_stream_reuse", "pinned_reserve_segment_size_mb",
+       "pinned_num_register_threads", "per_process_memory_fraction"});
+  device_allocator_settings();
+}
+
 std::string device_allocator_settings() { return c10::CachingAllocator::getAllocatorSettings(); }
 
 std::vector<std::string> allocator_variables_only_in(const std::map<std::string, std::string>& environment,

@@ -29,6 +29,10 @@ void set_device_allocator(ProcessSettings& process, const std::string& settings)
 /// The settings that this process's libtorch read; empty if there were none. Reads them if that has not happened.
 std::string device_allocator_settings();
 
+/// For a process without libtorch's CUDA half, which would read the settings as it is loaded: reads them as libtorch
+/// does, so that a wrong variable is found on any machine. Throws std::exception, as libtorch does, if they are wrong.
+void read_device_allocator_settings();
+
 /// The variables that `environment` sets and `process` does not, as "NAME=value".
 std::vector<std::string> allocator_variables_only_in(const std::map<std::string, std::string>& environment,
                                                      const ProcessSettings& process);

@@ -64,21 +64,21 @@ constexpr TransformerSize transformer_size(const ModelConfig& c) {
 template <class V>
 void describe_program(V& v, ModelConfig& c) {
   v.field("path", c.path, "exported: the .pt2 file that torch.export.save wrote, of a model in training mode.", any(),
-          {}, {}, only_for_models_with("path"));
-  v.field("program", c.program, "exported: which program of the file. null: its only one.", any(), {}, {},
+          {}, only_for_models_with("path"));
+  v.field("program", c.program, "exported: which program of the file. null: its only one.", any(), {},
           only_for_models_with("program"));
   v.field(
       "evaluation_path", c.evaluation_path,
       "exported: the same model exported after eval(), to evaluate with. null: the program, without dropout and so on.",
-      any(), {}, {}, only_for_models_with("evaluation_path"));
+      any(), {}, only_for_models_with("evaluation_path"));
   v.field("units", c.units,
           "exported: which parts are recomputed or sharded as one: blocks (modules that consist of modules), layers "
           "(wherever one tensor is passed on), or a pattern with * and ? (not dots) for the names of modules.",
-          any(), {}, {}, only_for_models_with("units"));
+          any(), {}, only_for_models_with("units"));
   v.field("task", c.task,
           "exported: what the program returns: classification (logits of classes), language_model (logits of tokens), "
           "or loss (its own loss, from the input and the target). auto: by what it takes and returns.",
-          any(), {}, {}, only_for_models_with("task"));
+          any(), {}, only_for_models_with("task"));
 }
 
 template <class V>
@@ -91,41 +91,40 @@ void describe(V& v, ModelConfig& c) {
       "num_classes", c.num_classes,
       "Outputs of the last layer; auto: as many as the data has classes. null: 10, or those of the program. exported: "
       "only with replace_head.",
-      in_range(1, 1e7), {}, {}, only_for_models_with("num_classes"));
+      in_range(1, 1e7), {}, only_for_models_with("num_classes"));
   v.field("stem", c.stem,
           "resnets: imagenet is 7×7 with stride 2 and a max-pool; cifar is 3×3 with stride 1 and no pool.", any(), {},
-          {}, only_for_models_with("stem"));
-  v.field("hidden", c.hidden, "mlp: widths of the hidden layers.", in_range(1, 1e7), {}, {},
+          only_for_models_with("stem"));
+  v.field("hidden", c.hidden, "mlp: widths of the hidden layers.", in_range(1, 1e7), {},
           only_for_models_with("hidden"));
   v.field("patch", c.patch, "vit: side of a patch in pixels. The images' sides must be multiples of it.",
-          in_range(1, 1e4), alias("patch_size"), {}, only_for_models_with("patch"));
+          in_range(1, 1e4), alias("patch_size"), only_for_models_with("patch"));
   v.field("size", c.size,
           "gpt2: a published size: 12 layers, 12 heads and width 768; 24, 16 and 1024; 36, 20 and 1280. null: small, "
           "unless layers, heads or width say otherwise.",
-          any(), {}, {}, only_for_models_with("size"));
+          any(), {}, only_for_models_with("size"));
   v.field("layers", c.layers, "Blocks; null: 12.", in_range(1, 1e4),
-          alias("num_layers", "num_hidden_layers", "n_layer", "n_layers", "depth"), {}, only_for_models_with("layers"));
+          alias("num_layers", "num_hidden_layers", "n_layer", "n_layers", "depth"), only_for_models_with("layers"));
   v.field("heads", c.heads, "Attention heads of a block; null: vit 3, gpt2 12.", in_range(1, 1e4),
-          alias("num_heads", "num_attention_heads", "n_head"), {}, only_for_models_with("heads"));
+          alias("num_heads", "num_attention_heads", "n_head"), only_for_models_with("heads"));
   v.field("width", c.width,
           "Values of a token, a multiple of heads; the blocks' MLPs are four times as wide. null: vit 192, gpt2 768.",
-          in_range(1, 1e6), alias("hidden_dim", "hidden_size", "embed_dim", "n_embd"), {},
-          only_for_models_with("width"));
+          in_range(1, 1e6), alias("hidden_dim", "hidden_size", "embed_dim", "n_embd"), only_for_models_with("width"));
   v.field("context", c.context,
           "gpt2: tokens of a sample, and positions that the model knows. exported: tokens of a sample, if the program "
           "leaves them free.",
-          in_range(1, 1 << 20), alias("n_positions", "max_position_embeddings", "n_ctx", "block_size", "seq_len"), {},
+          in_range(1, 1 << 20), alias("n_positions", "max_position_embeddings", "n_ctx", "block_size", "seq_len"),
           only_for_models_with("context"));
   v.field("vocabulary", c.vocabulary, "gpt2: number of different tokens.", in_range(2, 1 << 24), alias("vocab_size"),
-          {}, only_for_models_with("vocabulary"));
+          only_for_models_with("vocabulary"));
   v.field("dropout", c.dropout,
           "Dropout probability. mlp: after hidden layers; vits: of the embedded patches and within the blocks; gpt2: "
           "of the embedded tokens, the attention's weights and the blocks' results.",
-          half_open(0.0, 1.0), {}, {}, only_for_models_with("dropout"));
+          half_open(0.0, 1.0), {}, only_for_models_with("dropout"));
   v.field("stochastic_depth", c.stochastic_depth,
           "convnext_tiny: probability that a sample skips the last block in training; it rises linearly from 0 in the "
           "first.",
-          half_open(0.0, 1.0), alias("drop_path_rate", "stochastic_depth_prob"), {},
+          half_open(0.0, 1.0), alias("drop_path_rate", "stochastic_depth_prob"),
           only_for_models_with("stochastic_depth"));
   describe_program(v, c);
   v.field("weights", c.weights,

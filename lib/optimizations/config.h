@@ -35,63 +35,35 @@ struct OptimizationsConfig {
 };
 template <class V>
 void describe(V& v, OptimizationsConfig& c) {
-  constexpr std::string_view kFloat16 = "{dtype: float16}", kBfloat16 = "{dtype: bfloat16}";
-  v.toggle("amp", c.amp, "Run convolutions and matrix products in bfloat16 or float16 (autocast).",
-           {{"fp16", kFloat16},
-            {"amp_fp16", kFloat16},
-            {"bf16", kBfloat16},
-            {"amp_bf16", kBfloat16},
-            {"dtype", kBfloat16},
-            {"amp_dtype", kBfloat16},
-            {"autocast"},
-            {"mixed_precision"},
-            {"use_mixed_precision"},
-            {"use_amp"},
-            {"precision"}});
+  v.toggle("amp", c.amp, "Run convolutions and matrix products in bfloat16 or float16 (autocast).");
   v.toggle("precision", c.precision,
-           "Hold weights in bfloat16, without a float32 copy; needs amp, whose matrix products then cast no weight.",
-           {{"bf16_full"}, {"bf16_true"}});
+           "Hold weights in bfloat16, without a float32 copy; needs amp, whose matrix products then cast no weight.");
   v.toggle("fp8", c.fp8,
-           "Give the products of linear layers 8-bit inputs; NVIDIA GPUs from sm_89. On CPUs only their rounding.",
-           {{"amp_fp8"}, {"float8"}, {"enable_float8_linear"}});
-  v.field("channels_last", c.channels_last, "Store weights and activations in NHWC order.", any(), {},
-          {{"memory_format"}, {"nhwc"}});
-  v.field("tf32", c.tf32, "Allow TF32 in float32 convolutions and matrix products; NVIDIA GPUs from sm_80.", any(), {},
-          {{"allow_tf32"}, {"enable_tf32_compute"}, {"float32_matmul_precision"}});
-  v.field("cudnn_benchmark", c.cudnn_benchmark, "Let cuDNN time its algorithms for each new shape and use the fastest.",
-          any(), {}, {{"benchmark"}, {"cudnn"}});
+           "Give the products of linear layers 8-bit inputs; NVIDIA GPUs from sm_89. On CPUs only their rounding.");
+  v.field("channels_last", c.channels_last, "Store weights and activations in NHWC order.");
+  v.field("tf32", c.tf32, "Allow TF32 in float32 convolutions and matrix products; NVIDIA GPUs from sm_80.");
+  v.field("cudnn_benchmark", c.cudnn_benchmark,
+          "Let cuDNN time its algorithms for each new shape and use the fastest.");
   v.field(
       "attention", c.attention,
       "Attention: auto is libtorch's choice, math the operations one by one; flash, efficient and cudnn fall back to "
-      "math where they do not support the tensors.",
-      any(), {}, {{"attn_implementation"}, {"sdpa"}, {"flash_attention"}, {"use_flash_attn"}, {"sdp_kernel"}});
+      "math where they do not support the tensors.");
   v.toggle("activation_checkpointing", c.activation_checkpointing,
-           "Free activations after forward and compute them again in backward.",
-           {{"gradient_checkpointing"},
-            {"grad_checkpointing"},
-            {"enable_activation_checkpointing"},
-            {"gradient_checkpointing_enable"},
-            {"recompute_granularity"}});
-  v.field("set_to_none", c.set_to_none, "Free gradients after each update instead of zeroing them.", any(), {},
-          {{"zero_grad_set_to_none"}});
+           "Free activations after forward and compute them again in backward.");
+  v.field("set_to_none", c.set_to_none, "Free gradients after each update instead of zeroing them.");
   v.toggle("device_preprocess", c.device_preprocess,
-           "Copy images to the device as uint8; convert and normalise them there.", {{"uint8"}, {"gpu_augmentation"}});
-  v.toggle("host_allocator", c.host_allocator, "Allocate CPU tensors from a caching allocator instead of malloc.",
-           {{"jemalloc"}, {"tcmalloc"}});
+           "Copy images to the device as uint8; convert and normalise them there.");
+  v.toggle("host_allocator", c.host_allocator, "Allocate CPU tensors from a caching allocator instead of malloc.");
   v.toggle("cuda_allocator", c.cuda_allocator,
-           "Change how libtorch's allocator divides GPU memory, so that less of it is lost to fragmentation.",
-           {{"alloc_conf"}, {"cuda_alloc_conf"}, {"pytorch_alloc_conf"}});
+           "Change how libtorch's allocator divides GPU memory, so that less of it is lost to fragmentation.");
   v.field("fused_optimizer", c.fused_optimizer,
-          "Update all parameters in one operation instead of several per parameter.", any(), {},
-          {{"fused"}, {"foreach"}, {"adamw_torch_fused"}});
+          "Update all parameters in one operation instead of several per parameter.");
   v.field("fused_kernels", c.fused_kernels,
           "Use fused kernels: batch-norm with addition, ReLU and max-pool (implies NHWC), average pool, loss; in "
-          "transformers layer norm with addition, GELU with bias, and a language model's last layer with its loss.",
-          any(), {}, {{"compile"}, {"torch_compile"}, {"torchcompile"}, {"compile_config"}, {"jit"}, {"inductor"}});
+          "transformers layer norm with addition, GELU with bias, and a language model's last layer with its loss.");
   v.toggle("winograd", c.winograd,
            "Winograd 3×3 convolutions on the CPU, with a quarter of the multiplications; implies NHWC.");
-  v.field("cuda_graph", c.cuda_graph, "Record the step as CUDA graphs and replay it; needs fused_optimizer.", any(), {},
-          {{"cuda_graphs"}, {"use_cuda_graph"}, {"cuda_graph_impl"}});
+  v.field("cuda_graph", c.cuda_graph, "Record the step as CUDA graphs and replay it; needs fused_optimizer.");
 }
 
 }  // namespace trainopt

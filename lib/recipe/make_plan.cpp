@@ -211,6 +211,8 @@ Plan make_plan(const Recipe& recipe, const Machine& machine, const RankPosition&
       plan.switches.push_back({info.name, requested(option), std::move(outcome)});
     }
   });
+  if (!without.contains(sharding::kInfo.name))
+    for (PlannedSwitch& part : sharding::parts_of(plan, recipe.parallel)) plan.switches.push_back(std::move(part));
   for (PlannedSwitch& entry : plan.switches)
     if (entry.outcome.doubt) entry.doubt = entry.outcome.doubt(plan);
   if (recipe.strict) refuse_without_effect(plan);

@@ -183,8 +183,10 @@ std::string checkpoint_text(const Plan& plan) {
   std::string when = saving.every_n_steps ? fmt::format("every {}", counted(*saving.every_n_steps, "step")) : "";
   if (saving.at_end) when += when.empty() ? "at the end" : " and at the end";
   if (when.empty()) return "only when a signal requests one or stops the run";
-  return fmt::format("{}, the last {} {}{}", when, saving.keep_last, saving.keep_last == 1 ? "is kept" : "are kept",
-                     saving.background ? ", written in the background" : "");
+  const std::string kept = !saving.keep_last ? "all are kept"
+                                             : fmt::format("the last {} {}", *saving.keep_last,
+                                                           *saving.keep_last == 1 ? "is kept" : "are kept");
+  return fmt::format("{}, {}{}", when, kept, saving.background ? ", written in the background" : "");
 }
 
 std::string nonfinite_text(const Plan& plan) {

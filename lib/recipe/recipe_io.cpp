@@ -1,5 +1,6 @@
 #include "recipe/recipe_io.h"
 
+#include "config/edit.h"
 #include "config/load.h"
 #include "config/suggest.h"
 #include "data/dataset.h"
@@ -77,9 +78,17 @@ std::string key_of_switch(const std::string& name) {
                               nearest.empty() ? "" : fmt::format(" (did you mean '{}'?)", nearest), name));
 }
 
-std::string recipe_help(const std::string& section_or_key) {
-  auto options = options_of<Recipe>();
-  if (!section_or_key.empty()) options = options_under(options, section_or_key);
+std::vector<std::string> keys_meant(const std::string& word) {
+  Recipe recipe;
+  const Outline outline = outline_of(recipe);
+  if (option_at(outline, word) != nullptr) return {word};
+  std::vector<const Option*> top;
+  for (const Option& option : outline) top.push_back(&option);
+  return suggestion(word, "", top, outline).paths;
+}
+
+std::string help_text(const std::vector<OptionHelp>& options) {
+  constexpr size_t kNamesElsewhere = 8;
   size_t path_width = 0;
   for (const auto& option : options) path_width = std::max(path_width, option.path.size());
   std::string text;
@@ -90,10 +99,22 @@ std::string recipe_help(const std::string& section_or_key) {
     if (!option.only_for.empty()) text += fmt::format("{:<{}}  only for {}\n", "", path_width, option.only_for);
     if (!option.aliases.empty())
       text += fmt::format("{:<{}}  also: {}\n", "", path_width, fmt::join(option.aliases, ", "));
-    if (!option.elsewhere.empty())
-      text += fmt::format("{:<{}}  in other tools: {}\n", "", path_width, fmt::join(option.elsewhere, ", "));
+    const size_t shown = std::min(option.elsewhere.size(), kNamesElsewhere), more = option.elsewhere.size() - shown;
+    if (shown > 0)
+      text += fmt::format(
+          "{:<{}}  in other tools: {}{}\n", "", path_width,
+          fmt::join(option.elsewhere.begin(), option.elsewhere.begin() + static_cast<std::ptrdiff_t>(shown), ", "),
+          more > 0 ? fmt::format(" and {} more", more) : "");
   }
   return text;
+}
+
+std::vector<OptionHelp> recipe_options() { return options_of<Recipe>(); }
+
+std::optional<std::string> edited_recipe(const std::string& text, const Words& changes,
+                                         const std::map<std::string, std::string>& comments) {
+  Recipe recipe;
+  return edited(text, changes, comments, outline_of(recipe));
 }
 
 std::string text_of(const Words& words) { return fmt::format("{}", fmt::join(words, " ")); }

@@ -6,6 +6,7 @@
 #include "recipe/recipe.h"
 #include "train/plan.h"
 
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -36,13 +37,20 @@ Json recipe_schema();
 /// The full key of a switch by its name in plans: "data.num_workers" for num_workers, "optimizations.<name>" for an
 /// optimization of that section; a full key is returned as it is. Throws UserError with a suggestion for other names.
 std::string key_of_switch(const std::string& name);
-/// A table of all keys, those of a section, or one. Throws UserError if there is no such section or key.
-std::string recipe_help(const std::string& section_or_key);
+/// The keys here that a word of another trainer or a misspelt key probably means, such as "optimizer.lr" for lr.
+std::vector<std::string> keys_meant(const std::string& word);
+/// Every key of a recipe.
+std::vector<OptionHelp> recipe_options();
+/// A table of keys, with their types, defaults, bounds and meanings.
+std::string help_text(const std::vector<OptionHelp>& options);
 
 // A recipe with overrides, and what becomes of it here.
 
 using Words = std::vector<std::string>;  ///< overrides as on the command line, "data.num_workers=2"
 
+/// The text of a recipe with these changes in it (config/edit.h), whatever they make of it.
+std::optional<std::string> edited_recipe(const std::string& text, const Words& changes,
+                                         const std::map<std::string, std::string>& comments);
 /// "data.num_workers=2 data.prefetch_factor=4"
 std::string text_of(const Words& words);
 /// nullopt if the overrides contradict the recipe, for this number of ranks.

@@ -2,9 +2,13 @@
 
 #include <fmt/format.h>
 
+namespace trainopt::embedded {
+extern const std::string_view kStyle, kScript, kScriptSha256;  // the files *.css and *.js of this folder
+}  // namespace trainopt::embedded
+
 namespace trainopt::report {
 
-extern const std::string_view kStyle, kScript, kScriptSha256;  // the files *.css and *.js of this folder
+using embedded::kScript, embedded::kScriptSha256, embedded::kStyle;
 
 namespace {
 

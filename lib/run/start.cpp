@@ -47,13 +47,15 @@ std::optional<ArchiveReader> find_state(const RunStart& start) {
 void check_state(const std::optional<ArchiveReader>& state, const RunFolder& folder, const Recipe& recipe, Plan& plan) {
   if (!folder.resumes) return;
   if (!state) {
-    plan.notes.push_back(
-        fmt::format("checkpoint.resume: auto found no checkpoint in {}; starting from scratch", folder.path.string()));
+    if (recipe.checkpoint.resume != "none")  // a restart says so itself
+      plan.notes.push_back(fmt::format("checkpoint.resume: auto found no checkpoint in {}; starting from scratch",
+                                       folder.path.string()));
     return;
   }
   const Recipe stored = load_recipe({.files = {state->where() / kRecipeFile}, .overrides = {}}, std::nullopt).recipe;
-  for (auto& note : check_resume(stored, recipe, state->values().value("ranks", int64_t{1}), plan.position.ranks))
-    plan.notes.push_back(std::move(note));
+  // As warnings, which reach run.log and are shown with --quiet, too: from here on the numbers may be others.
+  for (const auto& note : check_resume(stored, recipe, state->values().value("ranks", int64_t{1}), plan.position.ranks))
+    log_warning("{}", note);
   plan.notes.push_back(fmt::format("resumes after step {} from {}", state->integer("step"), state->where().string()));
 }
 

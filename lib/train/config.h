@@ -103,7 +103,7 @@ void describe(V& v, EvaluationConfig& c) {
 struct CheckpointConfig {
   std::optional<int64_t> every_n_steps;
   bool at_end = true;
-  int64_t keep_last = 2;
+  std::optional<int64_t> keep_last = 2;
   bool background = true;
   std::string resume = "none";
   Duration grace_period{25};
@@ -113,8 +113,9 @@ void describe(V& v, CheckpointConfig& c) {
   v.field("every_n_steps", c.every_n_steps, "Steps between checkpoints; null: no periodic checkpoints.",
           in_range(1, 1e15), alias("save_steps", "save_interval"));
   v.field("at_end", c.at_end, "Save after the last step.");
-  v.field("keep_last", c.keep_last, "Number of newest checkpoints to keep, besides the one the run resumed from.",
-          in_range(1, 1e6), alias("save_total_limit"));
+  v.field("keep_last", c.keep_last,
+          "Number of newest checkpoints to keep, besides the one the run resumed from; null: all.", in_range(1, 1e6),
+          alias("save_total_limit"));
   v.field("background", c.background, "Write in the background while training continues.");
   v.field("resume", c.resume, "none, auto (the newest complete checkpoint of run_dir), or a path.", any(),
           alias("resume_from_checkpoint"));
@@ -174,7 +175,8 @@ enum class ProfiledActivity { cpu, gpu };
 template <>
 struct Choices<ProfiledActivity> {
   static constexpr std::array all = {Choice<ProfiledActivity>{"cpu", ProfiledActivity::cpu},
-                                     Choice<ProfiledActivity>{"gpu", ProfiledActivity::gpu}};
+                                     Choice<ProfiledActivity>{"gpu", ProfiledActivity::gpu},
+                                     Choice<ProfiledActivity>{"cuda", ProfiledActivity::gpu}};  // PyTorch's word
 };
 
 struct ProfilerConfig {

@@ -20,6 +20,7 @@
 namespace trainopt {
 
 class Model;
+struct StepTrace;
 
 /// Runs a function when it goes out of scope.
 class Scope {
@@ -101,6 +102,8 @@ class ParameterStore {
   virtual void load_pending(const ArchiveReader&) {}
   /// Communicators that the store has made besides the job's.
   virtual std::vector<Communicator*> communicators() { return {}; }
+  /// Posts what receipts need to know of this store in StepTrace::counts.
+  virtual void report(StepTrace&) const {}
   // Bytes that this rank holds between steps.
   virtual int64_t parameter_bytes() const;
   virtual int64_t gradient_bytes() const;

@@ -36,6 +36,7 @@ void StepWatch::fill(PendingRecord& record, BatchSource& batches, const at::Tens
     observed_->finish({outcome_.steps, stats, step_.parameters(), step_.optimizer(), step_.gradient_bytes()});
   memory_.end_step(outcome_.steps, observed_ != nullptr, outcome_.trace);
   step_.runner().report(outcome_.trace);
+  step_.parameters().report(outcome_.trace);
   outcome_.trace.loader.copies = stats.copies;
   // Counted over the whole run, because an epoch may end much later than the observed step.
   outcome_.trace.loader.threads = stats.threads;

@@ -1,5 +1,5 @@
 # cmake -D FILES="a.js|b.js" -D NAME=kScript -D OUT=script.cpp -P embed_text.cmake
-# Writes a C++ source that defines trainopt::report::NAME, the text of the files one after the other, and NAMESha256,
+# Writes a C++ source that defines trainopt::embedded::NAME, the text of the files one after the other, and NAMESha256,
 # its checksum in hexadecimal. The text is cut into literals of a few lines, since compilers limit their length.
 set(text "")
 string(REPLACE "|" ";" files "${FILES}")
@@ -20,10 +20,10 @@ endwhile()
 file(WRITE ${OUT} "// Written by scripts/cmake/embed_text.cmake.
 #include <string_view>
 
-namespace trainopt::report {
+namespace trainopt::embedded {
 extern const std::string_view ${NAME}, ${NAME}Sha256;
 const std::string_view ${NAME} =
 ${literals}    \"\";
 const std::string_view ${NAME}Sha256 = \"${checksum}\";
-}  // namespace trainopt::report
+}  // namespace trainopt::embedded
 ")

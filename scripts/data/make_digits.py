@@ -19,9 +19,9 @@ try:
     from PIL import Image
     from sklearn.datasets import load_digits
 except ImportError as missing:
-    # This Python lacks scikit-learn: restart with the one that scripts/setup creates.
+    # This Python lacks scikit-learn: restart with the one that scripts/setup creates for this alone.
     setup = Path(__file__).resolve().parents[1] / "setup"
-    settings = subprocess.run([setup, "--print", "test"], check=True, stdout=subprocess.PIPE, text=True).stdout
+    settings = subprocess.run([setup, "--print", "digits"], check=True, stdout=subprocess.PIPE, text=True).stdout
     python = dict(line.split("=", 1) for line in settings.splitlines())["TRAINOPT_PYTHON"]
     if os.path.realpath(sys.prefix) == os.path.realpath(Path(python).parents[1]):
         raise SystemExit(f"make_digits: {missing}; remove {Path(python).parents[1]} and run scripts/setup again")

@@ -182,6 +182,21 @@ def test_allocator_settings_that_libtorch_cannot_read(trainopt, variable):
     assert done.returncode == 0 and done.stderr == "", done
 
 
+def test_allocator_settings_are_read_without_a_gpu_too(trainopt):
+    for wrong in ("nonsense", "max_split_size_mb:", "expandable_segments:maybe", "max_split_size_mb:x", "unheard_of:1"):
+        done = subprocess.run(
+            [PROGRAM, "options", "seed"],
+            env={**trainopt.environment(), "PYTORCH_ALLOC_CONF": wrong},
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 2 and f"unset it: PYTORCH_ALLOC_CONF={wrong}\n" in done.stderr, done
+    for right in ("expandable_segments:True,roundup_power2_divisions:[64:8,>:1]", "backend:native", ""):
+        env = {**trainopt.environment(), "PYTORCH_ALLOC_CONF": right}
+        done = subprocess.run([PROGRAM, "options", "seed"], env=env, capture_output=True, text=True)
+        assert done.returncode == 0 and done.stderr == "", done
+
+
 def test_env(trainopt):
     assert trainopt("env").code == 0
     facts = trainopt("env", "--json").json()
@@ -251,18 +266,45 @@ def test_works_from_any_folder(tmp_path, folder):
     assert done.returncode == 0, done.stderr
 
 
-def test_schema_covers_the_recipes(trainopt):
-    """The schema contains every key of the recipes in the repository."""
+def test_the_schema_beside_the_recipes_is_this_programs(trainopt):
+    beside = CHECKOUT / "configs/recipe.schema.json"
+    assert beside.read_text() == trainopt("options", "--schema").out, f"write {beside}: trainopt options --schema"
+
+
+def test_the_recipes_are_valid_by_the_schema_that_they_name(trainopt):
+    """Editors read the schema as draft 7, so that nothing newer may be needed."""
+    import jsonschema
     import yaml
 
-    schema = json.loads(trainopt("options", "--schema").out)
-
-    def walk(value, part, path):
-        if not isinstance(value, dict) or "properties" not in part:
-            return
-        for key, inner in value.items():
-            assert key in part["properties"], f"{path}.{key}"
-            walk(inner, part["properties"][key], f"{path}.{key}")
-
+    schema = json.loads((CHECKOUT / "configs/recipe.schema.json").read_text())
+    assert schema["$schema"] == "http://json-schema.org/draft-07/schema#"
+    jsonschema.Draft7Validator.check_schema(schema)
+    validator = jsonschema.Draft7Validator(schema)
     for recipe in (CHECKOUT / "configs").rglob("*.yaml"):
-        walk(yaml.safe_load(recipe.read_text()), schema, recipe.name)
+        first = recipe.read_text().splitlines()[0]
+        named = re.fullmatch(r"# yaml-language-server: \$schema=(.*)", first)
+        assert named and (recipe.parent / named[1]).resolve() == CHECKOUT / "configs/recipe.schema.json", first
+        assert not list(validator.iter_errors(yaml.safe_load(recipe.read_text()))), recipe
+    assert list(validator.iter_errors({"data": {"batch_sise": 8}}))
+
+
+def test_other_names_are_marked_as_deprecated_in_the_schema(trainopt):
+    schema = json.loads(trainopt("options", "--schema").out)["properties"]
+    train = schema["train"]["properties"]
+    assert train["max_steps"].get("deprecated") is None and train["max_iters"]["deprecated"] is True
+    assert train["max_iters"]["deprecationMessage"] == "another name of max_steps"
+
+
+def pages():
+    """Every Markdown page but those of the results of benches, which name what was run then."""
+    listed = subprocess.run(["git", "ls-files", "*.md"], cwd=CHECKOUT, capture_output=True, text=True, check=True)
+    return [path for path in listed.stdout.split() if "results" not in path]
+
+
+def test_recipes_that_pages_name_exist():
+    named = 0
+    for page in pages():
+        for name in re.findall(r"(?<![\w/])configs/[\w/.-]+\.yaml", (CHECKOUT / page).read_text()):
+            assert (CHECKOUT / name).is_file(), f"{page} names {name}"
+            named += 1
+    assert named > 20

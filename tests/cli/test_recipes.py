@@ -17,7 +17,7 @@ def places(result):
 
 # C1
 def test_missing_file_and_folder(trainopt):
-    trainopt.refused("check", "absent.yaml", says=["absent.yaml", "No such file or directory"])
+    trainopt.refused("check", "absent.yaml", says=["there is no such recipe", "absent.yaml"])
     (trainopt.folder / "folder.yaml").mkdir()
     trainopt.refused("check", "folder.yaml", says=["folder.yaml", "Is a directory"])
 

@@ -29,6 +29,7 @@ MACHINE_PATH = re.compile(r"(^|[\s\"'=(])/(wo" r"rk|ro" r"ot|ho" r"me)/")
 
 # Files that may name an optimization, apart from its own folder, its kernel's folder and Markdown pages.
 LISTS = {
+    "lib/config/leads.txt",  # what other trainers call them
     "lib/optimizations/config.h",
     "lib/optimizations/CMakeLists.txt",
     "lib/recipe/make_plan.cpp",

@@ -15,9 +15,12 @@ MEMBER = re.compile(r"\)\s*(noexcept\s*)?:.*\w$", re.DOTALL)  # `A(int b) : b_{b
 SCOPE = re.compile(r'\s*((inline|export)\s+)*namespace\b|\s*extern\s*"')
 
 
+TABLES = {"lib/config/leads.txt"}  # data with one thing a line, which is looked up and not read
+
+
 def is_recorded(path):
     """Files that a program wrote and that are stored unchanged."""
-    return path.endswith((".jsonl", ".ptxas")) or "/corpus/" in path
+    return path.endswith((".jsonl", ".ptxas", ".schema.json")) or "/corpus/" in path
 
 
 def check_columns(path, lines):
@@ -80,7 +83,7 @@ def check_lengths(path, text):
     lines = text.splitlines()
     yield from check_columns(path, lines)
     ours = path.startswith(("lib/", "app/")) and Path(path).suffix in SOURCES
-    if len(lines) > MAX_LINES and not is_recorded(path):
+    if len(lines) > MAX_LINES and not is_recorded(path) and path not in TABLES:
         yield len(lines), f"{len(lines)} lines, at most {MAX_LINES}"
     for first, length, name in functions(text) if ours else ():
         if length > MAX_FUNCTION:

@@ -7,6 +7,7 @@
 #include "model/model.h"
 #include "model/weights_file.h"
 #include "optimizations/sharding/sharding.h"
+#include "train/observe/step_trace.h"
 #include "train/observe/autograd_hooks.h"
 #include "train/plan.h"
 
@@ -155,12 +156,14 @@ class StaleParameters : public LocalParameters {
     archive.tensor(kPending, sum_);
   }
   int64_t gradient_bytes() const override { return static_cast<int64_t>(gradients_.nbytes() + sum_.nbytes()); }
+  void report(StepTrace& trace) const override { trace.counts[sharding::kAsyncUpdates] = static_cast<double>(late_); }
 
  protected:
   /// Sends this step's gradients; the previous step's sum, which has arrived, takes their place.
   GradientMemory complete_gradients() override {
     const at::NoGradGuard no_grad;
     const at::Tensor leaving = gradients_.to(wire_type_.value_or(at::kFloat), /*non_blocking=*/false, /*copy=*/true);
+    if (pending_exchange_) ++late_;
     arrive();
     gradients_.copy_(sum_);
     sum_ = leaving;
@@ -177,6 +180,7 @@ class StaleParameters : public LocalParameters {
 
   Communicator& communicator_;
   std::optional<c10::ScalarType> wire_type_;
+  int64_t late_ = 0;            ///< updates with the gradients of the step before
   at::Tensor gradients_, sum_;  ///< flat: this step's; the previous step's, summed over all ranks
   mutable std::unique_ptr<Exchange> pending_exchange_;  ///< exchange that sums sum_
 };

@@ -5,6 +5,7 @@
 #include "device/tensor_memory.h"
 #include "optimizations/sharding/gradient_shards.h"
 #include "optimizations/sharding/sharding.h"
+#include "train/observe/step_trace.h"
 #include "train/observe/autograd_hooks.h"
 #include "train/plan.h"
 
@@ -77,6 +78,7 @@ class ShardedParameters : public ParameterStore {
   }
 
   const NamedTensors& parameters() const override { return parameters_; }
+  void report(StepTrace& trace) const override { trace.counts[sharding::kWrap] = static_cast<double>(groups_.size()); }
 
   Scope accumulate(bool is_last) override {
     for (auto& group : groups_) group->gradients.begin(is_last);

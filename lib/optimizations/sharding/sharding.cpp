@@ -171,4 +171,46 @@ Outcome apply(Plan& plan, const ParallelConfig& asked) {
       sharding_receipt(plan, config));
 }
 
+namespace {
+
+PlannedSwitch wrap_entry(const WrapConfig& wrap, bool has_effect) {
+  const std::string size = fmt::format("consecutive units of together {} parameters", with_commas(wrap.min_parameters));
+  Outcome outcome =
+      has_effect
+          ? Outcome::applied(
+                fmt::format("{} are gathered at once", wrap.policy == WrapPolicy::size ? size : "single units"),
+                [](const StepTrace& seen) {
+                  const auto groups = static_cast<int64_t>(seen.count(kWrap));
+                  return Receipt{.observed = fmt::format("the model is gathered in {}", counted(groups, "group")),
+                                 .effective = groups > 0};
+                })
+          : Outcome::none("there is only one rank, so nothing is gathered");
+  return {kWrap, fmt::format("{{policy: {}, min_parameters: {}}}", word_of(wrap.policy), wrap.min_parameters),
+          std::move(outcome)};
+}
+
+PlannedSwitch late_entry(const AsyncUpdatesConfig& late, bool has_effect) {
+  Outcome outcome =
+      has_effect ? Outcome::applied("each update has the gradients of the step before",
+                                    [](const StepTrace& seen) {
+                                      const auto updates = static_cast<int64_t>(seen.count(kAsyncUpdates));
+                                      return Receipt{.observed = fmt::format("{} had the gradients of the step before",
+                                                                             counted(updates, "update")),
+                                                     .effective = updates > 0,
+                                                     .reason = updates > 0 ? "" : "the run had a single step"};
+                                    })
+                 : Outcome::none("there is only one rank, so no gradients are exchanged");
+  return {kAsyncUpdates, fmt::format("{{staleness: {}}}", late.staleness), std::move(outcome)};
+}
+
+}  // namespace
+
+std::vector<PlannedSwitch> parts_of(const Plan& plan, const ParallelConfig& config) {
+  const bool several = plan.stages.replica.ranks > 1;
+  std::vector<PlannedSwitch> parts;
+  if (!(config.wrap == WrapConfig())) parts.push_back(wrap_entry(config.wrap, several));
+  if (config.async_updates.staleness > 0) parts.push_back(late_entry(config.async_updates, several));
+  return parts;
+}
+
 }  // namespace trainopt::sharding

@@ -201,7 +201,7 @@ void CheckpointWriter::write_complete(const Snapshot& snapshot) {
     saved_step_ = snapshot.step;
   }
   try {
-    prune_checkpoints(options_.root, options_.keep_last, options_.keep);
+    if (options_.keep_last) prune_checkpoints(options_.root, *options_.keep_last, options_.keep);
   } catch (const FileError& error) {  // named recovery: the new checkpoint is safe, and old ones do no harm
     log_warning("cannot remove an older checkpoint: {}", error.what());
   }

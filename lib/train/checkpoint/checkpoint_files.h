@@ -38,7 +38,7 @@ std::optional<ArchiveReader> read_newest_checkpoint(const std::filesystem::path&
 struct CheckpointWriterOptions {
   std::filesystem::path root;  ///< `<run_dir>/checkpoints`
   std::optional<int64_t> every_n_steps;
-  int64_t keep_last = 2;
+  std::optional<int64_t> keep_last = 2;  ///< null: all are kept
   bool background = true;
   std::vector<int64_t> keep;                    ///< steps that are never pruned, such as the one resumed from
   std::string recipe;                           ///< contents of recipe.yaml

@@ -39,7 +39,7 @@ TEST_CASE("options are found by section, key or path") {
   CHECK(options_under(all, "scheduler").size() > 20);
   CHECK(options_under(all, "data.size").size() == 1);
   CHECK(options_under(all, "learning_rate").front().path == "optimizer.lr");
-  CHECK_THROWS_WITH(options_under(all, "schedular"), ContainsSubstring("did you mean 'scheduler'?"));
+  CHECK(nearest_name(all, "schedular") == "scheduler");
 }
 
 TEST_CASE("the documented recipe loads to the defaults and names every option") {
@@ -54,7 +54,7 @@ TEST_CASE("the documented recipe loads to the defaults and names every option") 
 
 TEST_CASE("the schema describes what the reader accepts") {
   const Json schema = schema_of<Recipe>();
-  CHECK(schema["$schema"] == "https://json-schema.org/draft/2020-12/schema");
+  CHECK(schema["$schema"] == "http://json-schema.org/draft-07/schema#");
   CHECK(schema["additionalProperties"] == false);
   const Json& everything = schema["properties"]["everything"]["properties"];
   CHECK(everything["count"]["type"] == "integer");

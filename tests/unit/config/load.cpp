@@ -20,7 +20,7 @@ TEST_CASE("C10: an error in an override names the override") {
   CHECK(error_of("{}\n", {"data.batch_size=0"}) ==
         "command line 'data.batch_size=0': data.batch_size: must be between 1 and 16777216: 0");
   CHECK(error_of("{}\n", {"--data.batchsize=8"}) ==
-        "command line '--data.batchsize=8': data.batchsize: unknown key (did you mean 'batch_size'?)");
+        "command line '--data.batchsize=8': data.batchsize: unknown key (did you mean 'data.batch_size'?)");
   CHECK(error_of("{}\n", {"data.batch_size"}) == "command line 'data.batch_size': an override is written key=value");
   CHECK(error_of("{}\n", {"seed="}) ==
         "command line 'seed=': no value; write 'seed=null' for the default or 'seed=\"\"' for an empty string");

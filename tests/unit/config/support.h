@@ -34,10 +34,8 @@ struct OptimizationsPart {
 };
 template <class V>
 void describe(V& v, OptimizationsPart& c) {
-  v.toggle(
-      "amp", c.amp, "16 bits.",
-      {{"fp16", "{dtype: float16}"}, {"bf16", "{dtype: bfloat16}"}, {"mixed_precision"}, {"fp8", {}, "no fp8 here"}});
-  v.toggle("fused_kernels", c.fused_kernels, "One pass.", {{"torch_compile"}, {"compile"}});
+  v.toggle("amp", c.amp, "16 bits.");
+  v.toggle("fused_kernels", c.fused_kernels, "One pass.");
 }
 
 /// One option of every type.
