@@ -26,7 +26,8 @@ def write_images(folder, classes=3, of_each=24):
         (folder / f"class{label}").mkdir(parents=True)
         for number in range(of_each):
             height, width = random.integers(230, 330, 2)
-            pixels = random.integers(0, 80, (height, width, 3)) + numpy.array([0, 80, 160])[(label + numpy.arange(3)) % 3]
+            colour = numpy.array([0, 80, 160])[(label + numpy.arange(3)) % 3]
+            pixels = random.integers(0, 80, (height, width, 3)) + colour
             Image.fromarray(pixels.astype(numpy.uint8)).save(folder / f"class{label}/{number}.jpg", quality=85)
 
 
