@@ -11,6 +11,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdio>
 #include <cstdlib>
 
@@ -25,20 +26,27 @@ bool is_override(std::string_view word) {
              std::string_view::npos;
 }
 
+/// Whether the folder is one that commands write: a run, a comparison, a tuning.
+bool is_result(const std::filesystem::path& folder) {
+  constexpr std::array kFiles{"recipe.yaml", "summary.json", "result.json", "tuning.json", "checkpoints"};
+  std::error_code error;
+  return std::any_of(kFiles.begin(), kFiles.end(),
+                     [&](const char* file) { return std::filesystem::exists(folder / file, error); });
+}
+
 /// The recipe that a word names: a file, or one of configs/ by its name, with or without the folder and .yaml. Recipes
 /// in the current folder go before those installed with the program. What is none of these is returned as it is.
 std::filesystem::path recipe_file(const std::string& word) {
   std::error_code error;
   const std::filesystem::path path(word);
-  if (std::filesystem::exists(path, error) || path.is_absolute()) return path;
-  const auto carried = carried_recipes();
-  for (const auto& folder : {std::optional<std::filesystem::path>("configs"), carried})
-    for (const std::filesystem::path& name :
-         {path, std::filesystem::path(word + ".yaml"), path.lexically_relative("configs")}) {
-      if (!folder || name.empty() || name.native().starts_with("..")) continue;
-      const auto found = *folder / name;
-      if (std::filesystem::is_regular_file(found, error)) return found;
-    }
+  if (path.is_absolute() ||
+      (std::filesystem::is_directory(path, error) ? is_result(path) : std::filesystem::exists(path, error)))
+    return path;
+  const std::string name = word.starts_with("configs/") ? word.substr(std::string_view("configs/").size()) : word;
+  if (name.starts_with("..")) return path;
+  for (const auto& folder : {std::optional<std::filesystem::path>("configs"), carried_recipes()})
+    for (const std::string& file : {name, name + ".yaml"})
+      if (folder && std::filesystem::is_regular_file(*folder / file, error)) return *folder / file;
   return path;
 }
 
@@ -50,7 +58,8 @@ void require_recipe(const std::filesystem::path& file, const std::string& word) 
     throw UserError(fmt::format("neither a recipe nor an override{}: {}", lead, word));
   const auto names = recipe_names();
   const std::vector<std::string_view> views(names.begin(), names.end());
-  const std::string near = closest_match(file.stem().string(), views);
+  std::string near = closest_match(file.stem().string(), views);
+  if (near == file.stem().string()) near.clear();
   throw UserError(fmt::format("there is no such recipe{}: {}",
                               near.empty() ? "" : fmt::format("; did you mean '{}'?", near), word));
 }

@@ -40,6 +40,7 @@ Command add_roofline(CLI::App& app);
 Command add_launch(CLI::App& app);
 Command add_env(CLI::App& app);
 Command add_completion(CLI::App& app);
+Command add_help(CLI::App& app);
 Command add_trace(CLI::App& app);
 Command add_report(CLI::App& app);
 

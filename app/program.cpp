@@ -57,7 +57,11 @@ std::string usage_problem(const CLI::App& app, const CLI::ParseError& error) {
           lead.empty() ? fmt::format("; the commands of {} are {}", full_name(at), fmt::join(names, ", ")) : lead);
     }
   }
-  return fmt::format("{}; add --help to see the options", error.what());
+  // A habit of other programs whose option has another meaning here: run RECIPE --precision bf16.
+  const std::string problem = error.what(), option = problem.substr(0, problem.find(' '));
+  if (problem.find(" requires ") != std::string::npos)
+    if (const std::string lead = lead_of_key_option(option, typed_words()); !lead.empty()) return problem + lead;
+  return fmt::format("{}; add --help to see the options", problem);
 }
 
 }  // namespace
@@ -112,21 +116,11 @@ std::vector<Entry> add_commands(CLI::App& app) {
   add(app, add_report);
   add(app, add_env);
   add(app, add_completion);
-  app.add_subcommand("help", "Show the help of a command: help compare");
+  add(app, add_help);
   add(app, add_arm);
   // run() reports words that no command consumed. This comes last because subcommands inherit the setting when added.
   for (CLI::App* parent : {&app, &data, &find, &checkpoint, &model}) parent->allow_extras();
   return table;
-}
-
-/// CLI11 takes the words from the last to the first. `help COMMAND` is `COMMAND --help`.
-std::vector<std::string> parsed_words(std::vector<std::string> words) {
-  if (!words.empty() && words.front() == "help") {
-    words.erase(words.begin());
-    words.push_back("--help");
-  }
-  std::reverse(words.begin(), words.end());
-  return words;
 }
 
 int run(int argc, char** argv, const Environment& environment) {
@@ -144,7 +138,7 @@ int run(int argc, char** argv, const Environment& environment) {
   shape_help(app);
 
   try {
-    app.parse(parsed_words(output.words));
+    app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     // --help and --version end here too, with exit code 0.
     if (error.get_exit_code() == 0) return app.exit(error);

@@ -13,8 +13,8 @@
 namespace trainopt {
 namespace {
 
-/// What articles call so, and the keys of it.
-std::string rows_text(const std::vector<KnownAs>& rows, const std::vector<OptionHelp>& all) {
+/// What articles call so, with its keys and others with these words.
+std::string rows_text(const std::vector<KnownAs>& rows, const std::string& wanted, const std::vector<OptionHelp>& all) {
   std::string text;
   std::vector<OptionHelp> options;
   std::set<std::string> known;
@@ -24,17 +24,29 @@ std::string rows_text(const std::vector<KnownAs>& rows, const std::vector<Option
       for (const OptionHelp& option : options_under(all, key))
         if (known.insert(option.path).second) options.push_back(option);
   }
+  for (const OptionHelp& option : options_with_words(all, wanted))
+    if (known.insert(option.path).second) options.push_back(option);
   return options.empty() ? text : text + "\n" + help_text(options);
 }
 
 /// A key or section; else what articles or other trainers call so; else keys with these words.
 std::string found_text(const std::string& wanted) {
   const auto all = recipe_options();
-  if (const auto options = options_under(all, wanted); !options.empty()) return help_text(options);
-  if (const auto rows = known_as(wanted); !rows.empty()) return rows_text(rows, all);
+  for (const std::string& key : {wanted, folded(wanted)})
+    if (const auto options = options_under(all, key); !options.empty()) return help_text(options);
+  if (const auto rows = known_as(wanted); !rows.empty()) return rows_text(rows, wanted, all);
   if (const auto options = options_with_words(all, wanted); !options.empty()) return help_text(options);
-  if (const Lead* lead = lead_of_key("", wanted); lead != nullptr && lead->paths.empty())
-    throw UserError(fmt::format("{}: no equivalent: {}", display_text(wanted), lead->note));
+  const size_t dot = std::min(wanted.rfind('.'), wanted.size());
+  const std::string section = wanted.substr(0, dot == wanted.size() ? 0 : dot);
+  const Lead* lead = lead_of_key(section, section.empty() ? wanted : wanted.substr(dot + 1));
+  const bool is_meant = lead != nullptr && (section.empty() || lead->theirs.find('.') != std::string::npos);
+  if (is_meant) {
+    if (lead->paths.empty()) throw UserError(fmt::format("{}: no equivalent: {}", display_text(wanted), lead->note));
+    std::vector<OptionHelp> options;
+    for (const std::string& path : lead->paths)
+      for (const OptionHelp& option : options_under(all, path.substr(0, path.find(": ")))) options.push_back(option);
+    if (!options.empty()) return help_text(options);
+  }
   const std::string near = nearest_name(all, wanted);
   throw UserError(fmt::format(
       "nothing here is called {}{}; trainopt options lists every key, and app/guide/by-name.md what articles call them",

@@ -75,6 +75,8 @@ Command add_run(CLI::App& app) {
       if (const Injection one = parse_injection(text); launch.restarts.done == 0 || one.every_time)
         injections.push_back(one);
     const LoadedRecipe loaded = recipes->load(*command, launch.position.ranks);
+    // Before there is a run directory. A run that goes on has the weights in its checkpoint.
+    if (loaded.recipe.checkpoint.resume == "none" && launch.restarts.done == 0) require_model_files(loaded.recipe);
     const auto measure_ceilings_of = [&](const EndedRun& run) {
       return measure_with(run.member, run.machine, context.environment, [&](ArmFactory& arms, const Explain&) {
         return show_ceilings(loaded.recipe, launch.position.ranks, arms, run.run_dir, *measure, output);

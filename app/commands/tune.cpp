@@ -24,7 +24,8 @@ namespace {
 
 struct TuneArguments {
   RecipeArguments recipe;
-  Sources sources;  ///< the recipe's, once they are known
+  Sources sources;       ///< the recipe's, once they are known
+  std::string own_text;  ///< the only recipe as it was when the tuning began; empty: there are several
   std::string run_dir, budget = "15m";
   std::vector<std::string> allow;
   std::optional<int64_t> ranks;
@@ -218,14 +219,13 @@ class TuneSession {
     const Sources& sources = arguments_.sources;
     Words changes = sources.overrides;
     for (const std::string& word : tuning.change()) changes.push_back(word);
-    if (sources.files.size() == 1)
-      if (const auto own = edited_recipe(read_file(sources.files.front(), ExitCode::recipe), changes, comments)) {
-        write_file(file, *own);
-        try {
+    if (!arguments_.own_text.empty()) try {
+        if (const auto own = edited_recipe(arguments_.own_text, changes, comments)) {
+          write_file(file, *own);
           const Sources written{.files = {file}, .overrides = {}, .home = sources.home};
           if (recipe_json(load_recipe(written, ranks_).recipe) == recipe_json(tuned)) return;
-        } catch (const UserError&) {  // named recovery: the resolved recipe takes its place
         }
+      } catch (const RecipeErrors&) {  // named recovery: the resolved recipe takes its place
       }
     write_file(file, annotated(recipe_yaml(tuned), comments));
   }
@@ -313,6 +313,8 @@ Command add_tune(CLI::App& app) {
     const Place place = place_of(*arguments, launch);
     const LoadedRecipe loaded = arguments->recipe.load(*command, place.ranks);
     arguments->sources = arguments->recipe.split(*command);
+    if (arguments->sources.files.size() == 1)
+      arguments->own_text = read_file(arguments->sources.files.front(), ExitCode::recipe);
     if (!place.conducts) return 0;
     handle_signals();
     const CommandContext mine = of_rank(context);

@@ -72,7 +72,9 @@ bool has_all(const std::string& name, const std::string& words, bool whole) {
   std::istringstream each(words);
   const std::string in = words_of(name);
   return std::all_of(std::istream_iterator<std::string>(each), {}, [&](const std::string& word) {
-    return in.find(whole ? " " + word + " " : word) != std::string::npos;
+    constexpr size_t kLeastLetters = 3;  // fewer are within too many words
+    return whole ? in.find(" " + word + " ") != std::string::npos
+                 : word.size() >= kLeastLetters && in.find(word) != std::string::npos;
   });
 }
 

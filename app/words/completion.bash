@@ -8,9 +8,13 @@ _trainopt() {
   if [[ $word == *=* ]]; then
     # bash replaces only what follows its last word break.
     [[ $COMP_WORDBREAKS != *=* ]] || COMPREPLY=("${COMPREPLY[@]#*=}")
-  elif [[ $word != -* && -n $(_trainopt_recipes_and_keys "$command") ]]; then
-    COMPREPLY+=($(compgen -d -- "$word") $(compgen -f -- "$word" | grep -E '\.ya?ml$'))
+    [[ ${#COMPREPLY[@]} -gt 0 ]] || COMPREPLY=($(compgen -f -- "${word#*=}"))
+  elif [[ $word != -* && -n $command ]]; then
+    local -a files=($(compgen -f -- "$word"))
+    # Only without other words may readline take them all for files: it would quote the = of a key.
+    [[ ${#COMPREPLY[@]} -gt 0 || ${#files[@]} -eq 0 ]] || compopt -o filenames 2>/dev/null
+    COMPREPLY+=("${files[@]}")
   fi
   [[ ${#COMPREPLY[@]} -ne 1 || ${COMPREPLY[0]} != *= ]] || compopt -o nospace 2>/dev/null
 }
-complete -o filenames -F _trainopt trainopt
+complete -F _trainopt trainopt

@@ -98,7 +98,7 @@ std::string fish_script(const std::vector<Following>& all, const std::vector<std
     words += " " + key.path + "=";
     for (const std::string& value : values_of(key.type)) words += fmt::format(" {}={}", key.path, value);
   }
-  std::string text = fmt::format("set -g __trainopt_words {}\ncomplete -c trainopt -f\n", words);
+  std::string text = fmt::format("set -g __trainopt_words {}\n", words);
   for (const Following& each : all) {
     const auto [name, outer] = divided(each.command);
     std::string here = "__fish_use_subcommand";
@@ -109,7 +109,7 @@ std::string fish_script(const std::vector<Following>& all, const std::vector<std
       if (const auto [own, parent] = divided(next.command); !own.empty() && parent == each.command)
         text += fmt::format("{} -a {} -d {}\n", begin, own, quoted_for_fish(next.help));
     for (const std::string& option : each.options) text += fmt::format("{} -l {}\n", begin, option.substr(2));
-    if (each.takes_recipes) text += fmt::format("{} -a '$__trainopt_words (__fish_complete_suffix .yaml)'\n", begin);
+    if (each.takes_recipes) text += fmt::format("{} -a '$__trainopt_words'\n", begin);
   }
   return text;
 }

@@ -41,6 +41,8 @@ constexpr std::array kCommands = {
     Word{"resume", "did you mean 'run RECIPE --run-dir DIR checkpoint.resume=auto'?"},
     Word{"init", "did you mean 'options --yaml'? configs/ has recipes to start from"},
     Word{"lr_find", "did you mean 'find lr'?"},
+    Word{"find_lr", "did you mean 'find lr'?"},
+    Word{"optimize", "did you mean 'tune'?"},
     Word{"summary", "did you mean 'plan' or 'report'?"},
 };
 
@@ -96,11 +98,14 @@ std::string did_you_mean(const std::string& word) {
   return word.empty() ? "" : fmt::format("; did you mean '{}'?", word);
 }
 
+constexpr std::string_view kNoValue = "VALUE";
+
 /// The word after `word`, unless it begins with -; otherwise VALUE.
 std::string value_after(const std::string& word, const std::vector<std::string>& line) {
   const auto at = std::find(line.begin(), line.end(), word);
   const bool has_next = at != line.end() && at + 1 != line.end() && !(at + 1)->empty();
-  return has_next && ((at + 1)->front() != '-' || (at + 1)->find_first_of("0123456789") == 1) ? *(at + 1) : "VALUE";
+  return has_next && ((at + 1)->front() != '-' || (at + 1)->find_first_of("0123456789") == 1) ? *(at + 1)
+                                                                                              : std::string(kNoValue);
 }
 
 /// "optimizer.lr=0.1", or the value that a lead has: "average.name=ema".
@@ -123,6 +128,7 @@ std::string nearest_option(const CLI::App& command, const std::string& word) {
 }  // namespace
 
 std::string lead_of_command(const CLI::App& parent, const std::string& word) {
+  if (word.ends_with(".yaml") || word.ends_with(".yml")) return fmt::format("; did you mean 'run {}'?", word);
   if (const auto instead = instead_of(kCommands, word); !instead.empty()) return fmt::format("; {}", instead);
   std::vector<std::string> names;
   for (const CLI::App* command : parent.get_subcommands([](const CLI::App* one) { return !one->get_group().empty(); }))
@@ -140,11 +146,19 @@ std::string lead_of_option(const CLI::App& command, const std::string& word, con
   const std::string name = word.substr(dashes, word.find('=') - dashes);
   if (const auto instead = instead_of(kOptions, name); !instead.empty()) return fmt::format("; {}", instead);
   if (const std::string near = nearest_option(command, name); !near.empty()) return did_you_mean(near);
-  const auto paths = dashes == 2 ? keys_meant(name) : std::vector<std::string>();
-  if (paths.empty()) return "";
-  const std::string value =
-      word.find('=') == std::string::npos ? value_after(word, line) : word.substr(word.find('=') + 1);
-  return "; write " + as_override(paths.front(), value);
+  return lead_of_key_option(word, line);
+}
+
+std::string lead_of_key_option(const std::string& word, const std::vector<std::string>& line) {
+  const size_t dashes = std::min(word.find_first_not_of('-'), word.size());
+  const std::string name = word.substr(dashes, word.find('=') - dashes);
+  if (dashes == 1 && lead_of_key("", name) == nullptr) return "";  // a letter is no mistyped word
+  const KeyMeant meant = key_meant(name);
+  if (meant.path.empty()) return meant.text.empty() ? "" : ";" + meant.text;
+  std::string value = word.find('=') == std::string::npos ? value_after(word, line) : word.substr(word.find('=') + 1);
+  if (value == kNoValue && meant.is_switch) value = "true";
+  return fmt::format("; write {}{}", as_override(meant.path, value),
+                     meant.note.empty() ? "" : fmt::format(" ({})", meant.note));
 }
 
 std::string lead_of_recipe(const std::string& word, const std::vector<std::string>& line) {
@@ -158,12 +172,17 @@ std::string lead_of_recipe(const std::string& word, const std::vector<std::strin
   const auto after = [&](std::ptrdiff_t places) {
     return at != line.end() && line.end() - at > places ? at[places] : std::string();
   };
+  if (at != line.end() && at != line.begin() && (at - 1)->ends_with('='))  // "seed= 1"
+    return fmt::format("; write {}{}", *(at - 1), word);
+  const bool is_key = !key_meant(key).path.empty(), has_sign = sign != std::string::npos;
   std::string value;
-  if (sign != std::string::npos && (word[sign] == '=' || word[sign] == ':'))
+  if (has_sign && (word[sign] == '=' || (word[sign] == ':' && is_key && word.compare(sign, 2, ":/") != 0)))
     value =
         sign + 1 == word.size() ? after(1) : word.substr(std::min(word.find_first_not_of(' ', sign + 1), word.size()));
   else if (end == word.size() && after(1) == "=")
     value = after(2);
+  else if (end == word.size() && key.find('.') != std::string::npos && is_key)  // "train.max_steps 3"
+    value = after(1);
   else if (begin == 0 || end != word.size())
     return "";
   if (word[0] == '~') return fmt::format("; write {}=null for the default", key);

@@ -166,10 +166,11 @@ Json wait_for_answer(c10d::Store& store, const RendezvousOptions& options) {
     const double timeout_s = options.timeout_s + kHeartbeatTimeoutS;  // rank 0 may itself have joined that much later
     MeetingWait wait(options);
     for (; !store.check({kAdmission}); std::this_thread::sleep_for(kPollInterval)) {
-      wait.end_if_asked("rank 0, which says for which ranks it waits");
+      wait.still("rank 0, which waits for all ranks");
       if (wait.seconds() > timeout_s)
-        throw UserError(fmt::format("rank 0 did not answer within {:g} s (parallel.timeout)", timeout_s),
-                        ExitCode::peer);
+        throw UserError(
+            fmt::format("rank 0 did not answer within {:g} s (parallel.timeout){}", timeout_s, wait.variables()),
+            ExitCode::peer);
     }
     const Json answer = parse_json(store.get_to_str(kAdmission));
     if (!answer.at("why_not").get<std::string>().empty()) store.set(rank_key("left", options.position.rank), "1");

@@ -31,15 +31,11 @@ std::string MeetingWait::variables() const {
   return fmt::format("; the number of ranks and their place come from {}", fmt::join(options_.variables, " "));
 }
 
-void MeetingWait::end_if_asked(const std::string& awaited) const {
+void MeetingWait::still(const std::string& awaited) {
+  constexpr double kEveryS = 60;
   const int stop = options_.stop ? options_.stop->load() : 0;
   if (is_signal(stop))
     throw UserError(fmt::format("stopped while waiting for {}", awaited), static_cast<ExitCode>(128 + stop));
-}
-
-void MeetingWait::still(const std::string& awaited) {
-  constexpr double kEveryS = 60;
-  end_if_asked(awaited);
   if (seconds() < next_warning_s_) return;
   log_warning("waiting for {} since {}, for at most {:g} s (parallel.timeout){}", awaited, time_before(seconds()),
               options_.timeout_s, variables());

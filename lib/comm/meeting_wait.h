@@ -17,10 +17,8 @@ class MeetingWait {
   double seconds() const { return seconds_since(began_); }
   /// To be called again and again while waiting for `awaited`, such as "ranks 1, 2 of 4". After three seconds, and then
   /// each minute, warns who is awaited, since when, and which variables of the launcher say that there are such ranks.
-  /// Throws as end_if_asked() does.
-  void still(const std::string& awaited);
   /// Throws UserError once the user asks for a stop; its code is 128 + the signal's number.
-  void end_if_asked(const std::string& awaited) const;
+  void still(const std::string& awaited);
   /// The part of a message that shows the launcher's variables; empty without any.
   std::string variables() const;
 

@@ -147,7 +147,15 @@ std::optional<size_t> read_word(const Value& value, const Location& location, st
   if (value.is_scalar())
     for (size_t i = 0; i < words.size(); ++i)
       if (value.text == words[i]) return i;
-  const std::string near = value.is_scalar() ? closest_match(value.text, words) : "";
+  // cifar100 is no mistyped cifar10, nor resnet152 a resnet18.
+  const auto digits = [](std::string_view word) {
+    std::string all;
+    for (const char c : word)
+      if (c >= '0' && c <= '9') all += c;
+    return all;
+  };
+  std::string near = value.is_scalar() ? closest_match(value.text, words) : "";
+  if (!near.empty() && digits(near) != digits(value.text)) near.clear();
   location.problem(value, fmt::format("must be one of {}: {}{}", joined(shown_words, ", "), display_text(value),
                                       near.empty() ? "" : fmt::format(" (did you mean '{}'?)", near)));
   return std::nullopt;

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cctype>
-#include <set>
 #include <sstream>
 #include <unordered_map>
 
@@ -84,18 +83,11 @@ const Lead* lead_of_word(const std::string& word) {
 
 /// The last part of "trainer.optim.args".
 std::string last_part(const std::string& path) { return folded(path.substr(path.rfind('.') + 1)); }
-
-/// The names in a map and its maps, each alone and after the key that holds it.
-void collect_names(const Value& value, const std::string& section, std::set<std::string>& names) {
-  for (size_t i = 0; i < value.items.size(); ++i) {
-    std::string holder = section;
-    if (value.is_map()) {
-      holder = folded(value.keys[i].name);
-      names.insert(holder);
-      if (!section.empty()) names.insert(section + "." + holder);
-    }
-    collect_names(value.items[i], holder, names);
-  }
+/// "optim.args" of "trainer.optim.args".
+std::string last_two_parts(const std::string& path) {
+  const size_t last = path.rfind('.');
+  if (last == std::string::npos || last == 0) return folded(path);
+  return folded(path.substr(path.rfind('.', last - 1) + 1));
 }
 
 }  // namespace
@@ -125,14 +117,17 @@ const Lead* lead_of_value(const std::string& path, std::string_view value) {
   return lead_of_word(path + "=" + folded(value));
 }
 
-const OtherTool* tool_of(const Value& map) {
-  std::set<std::string> names;
-  collect_names(map, "", names);
+const OtherTool* tool_of(const std::vector<std::string>& unknown) {
+  const auto is_among = [](const std::string& path, const std::vector<std::string>& words) {
+    const std::string key = last_part(path), with_section = last_two_parts(path);
+    return std::any_of(words.begin(), words.end(),
+                       [&](const std::string& word) { return word == key || word == with_section; });
+  };
   const OtherTool* best = nullptr;
   int64_t most = 1;
   for (const OtherTool& tool : table().tools) {
-    const int64_t count = std::count_if(tool.words.begin(), tool.words.end(),
-                                        [&](const std::string& word) { return names.contains(word); });
+    const int64_t count = std::count_if(unknown.begin(), unknown.end(),
+                                        [&](const std::string& path) { return is_among(path, tool.words); });
     if (count > most) best = &tool, most = count;
   }
   return best;

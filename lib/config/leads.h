@@ -2,8 +2,6 @@
 // instead. leads.txt is the table.
 #pragma once
 
-#include "config/value.h"
-
 #include <optional>
 #include <string>
 #include <string_view>
@@ -34,7 +32,7 @@ struct OtherTool {
   std::string name, start;
   std::vector<std::string> words;
 };
-/// Null unless at least two of a tool's words are in the recipe's map.
-const OtherTool* tool_of(const Value& map);
+/// `unknown`: the full paths of a recipe's unknown keys. Null unless at least two of them are a tool's words.
+const OtherTool* tool_of(const std::vector<std::string>& unknown);
 
 }  // namespace trainopt

@@ -13,6 +13,8 @@
 namespace trainopt {
 namespace {
 
+constexpr std::string_view kUnknownKey = "unknown key";
+
 /// A shell makes several overrides of one with braces: a={b,c} becomes a=b a=c, of which the last counts.
 void note_repeated(const std::vector<std::string>& overrides, std::vector<std::string>& notes) {
   std::map<std::string, int64_t> times;
@@ -56,13 +58,15 @@ void reset_now(Value& merged, const Value& null, const Outline& outline, std::ve
   merge_map(merged, null, outline, "", Reading{outline, problems, nullptr}, notes);
 }
 
-/// If a file has unknown keys since `before` and the words of another trainer, says so in one line.
-void name_tool(const Value& root, size_t before, std::vector<Problem>& problems) {
-  if (problems.size() == before) return;
-  if (const OtherTool* tool = tool_of(root))
+/// If the problems since `before` show the words of another trainer, says so in one line before them.
+void name_tool(const Mark& file, size_t before, std::vector<Problem>& problems) {
+  std::vector<std::string> unknown;
+  for (size_t i = before; i < problems.size(); ++i)
+    if (problems[i].message.starts_with(kUnknownKey)) unknown.push_back(problems[i].key);
+  if (const OtherTool* tool = tool_of(unknown))
     problems.insert(
         problems.begin() + static_cast<std::ptrdiff_t>(before),
-        problem_in({root.mark.source, 1, 1}, "",
+        problem_in({file.source, 1, 1}, "",
                    fmt::format("this looks like a recipe of {}; recipes here have other keys: start from {}, "
                                "or from trainopt options --yaml",
                                tool->name, tool->start)));
@@ -88,7 +92,7 @@ LoadedInto load_into(const Outline& outline, const Sources& sources) {
       make_plain(root, sources.home, loaded.problems);
       const size_t before = loaded.problems.size();
       merge_map(merged, root, outline, "", reading, loaded.notes);
-      name_tool(root, before, loaded.problems);
+      name_tool(root.mark, before, loaded.problems);
     });
 
   Value overrides = empty_map();
@@ -155,8 +159,9 @@ void report_inside(const Value& value, const std::string& path, const Suggestion
     if (find_option(siblings, key.name) != nullptr) continue;
     const Suggestion inside = suggestion(key.name, path, siblings, reading.root);
     const std::string own = join_path(path, display_text(key.name));
-    if (found.text.empty() || !inside.text.empty())
-      reading.problems.push_back(problem_in(key.mark, own, "unknown key" + inside.text));
+    const bool goes_without_saying = inside.text.empty() && found.paths.empty() && !found.text.empty();
+    if (!goes_without_saying)
+      reading.problems.push_back(problem_in(key.mark, own, std::string(kUnknownKey) + inside.text));
     report_inside(value.items[i], own, inside, reading);
   }
 }
@@ -222,7 +227,7 @@ void report_unknown(const Value::Key& key, const Value& value, const std::string
   const std::string path = join_path(section, display_text(key.name));
   const bool suggest = reading.problems.size() < kMaxSuggestions;
   const Suggestion found = suggest ? suggestion(key.name, section, siblings, reading.root) : Suggestion();
-  reading.problems.push_back(problem_in(key.mark, path, "unknown key" + found.text));
+  reading.problems.push_back(problem_in(key.mark, path, std::string(kUnknownKey) + found.text));
   if (suggest) report_inside(value, path, found, reading);
 }
 

@@ -61,8 +61,8 @@ void merge_option(Value& into, const Value& from, const Option& option, const st
 std::string key_left_outside(const Value& map, size_t index, const Option& section,
                              const std::vector<const Option*>& siblings) {
   const bool is_file = map.keys[index].mark.line > 0;
-  if (section.kind != Option::Kind::section || !is_file || !map.items[index].is_null() || index + 1 == map.keys.size())
-    return "";
+  const bool is_empty = map.items[index].is_null() && map.items[index].text.empty();  // null that is written has a text
+  if (section.kind != Option::Kind::section || !is_file || !is_empty || index + 1 == map.keys.size()) return "";
   const std::string& next = map.keys[index + 1].name;
   const bool has_it = find_option(options_of_map(section.options, empty_map()), next) != nullptr;
   return has_it && find_option(siblings, next) != nullptr ? next : "";

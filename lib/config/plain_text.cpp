@@ -39,6 +39,8 @@ std::string odd_space_in(std::string_view text) {
   return "";
 }
 
+bool is_in_home(const Value& value) { return value.text.starts_with("~/"); }
+
 /// Why a value is no plain one; empty: it is.
 std::string fault_of(const Value& value, const std::string& path, const std::string& home) {
   if (!value.is_scalar()) return "";
@@ -46,8 +48,8 @@ std::string fault_of(const Value& value, const std::string& path, const std::str
     if (const std::string space = odd_space_in(value.text); !space.empty())
       return fmt::format("{}: {}", space, display_text(value));
   if (!variable_in(value.text).empty()) return fmt::format("{}{}=VALUE: {}", kVariables, path, display_text(value));
-  if (value.text.starts_with("~/") && home.empty())
-    return "HOME is not set, so ~ stands for no folder: " + display_text(value);
+  if (value.text.starts_with("$(")) return fmt::format("{}{}=VALUE: {}", kVariables, path, display_text(value));
+  if (is_in_home(value) && home.empty()) return "HOME is not set, so ~ stands for no folder: " + display_text(value);
   return "";
 }
 
@@ -57,7 +59,7 @@ bool made_plain(Value& value, const std::string& path, const std::string& home, 
     problems.push_back(problem_in(value.mark, path, fault));
     return false;
   }
-  if (value.is_scalar() && value.text.starts_with("~/")) value.text.replace(0, 1, home);
+  if (value.is_scalar() && is_in_home(value)) value.text.replace(0, 1, home);
   if (value.items.empty()) return true;
   Value kept;
   kept.kind = value.kind;
@@ -98,7 +100,7 @@ std::optional<Misleading> misleading_text(std::string_view text, int line) {
     const std::string_view code = whole.substr(0, whole.starts_with('#') ? 0 : whole.find(" #"));
     const size_t indent = code.find_first_not_of(" \t");
     if (const size_t tab = code.substr(0, indent).find('\t'); tab != std::string_view::npos)
-      last = {number, column_of(whole, tab), "is indented with a tab; YAML takes spaces only"};
+      last = {number, column_of(whole, tab), "this line is indented with a tab; YAML takes spaces only"};
     for (const OddSpace& space : kOddSpaces)
       if (const size_t at = code.find(space.bytes); at != std::string_view::npos)
         last = {number, column_of(whole, at),

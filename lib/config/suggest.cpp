@@ -13,7 +13,7 @@ constexpr size_t kMaxKeyLength = 64;  // longer keys are not typing errors
 
 constexpr size_t kMinPrefixLength = 3;  // shorter prefixes match too many names
 
-constexpr std::string_view kDidYouMean = " (did you mean ";
+constexpr std::string_view kDidYouMean = " (did you mean ", kWrite = " (write ";
 
 /// The shortest of `words` that begins with `word`; empty if none does.
 std::string_view completion_of(std::string_view word, std::span<const std::string_view> words) {
@@ -65,15 +65,25 @@ void add_once(std::vector<std::string>& paths, const std::string& path) {
 /// "average.name" of "average.name: ema".
 std::string key_of(const std::string& path) { return path.substr(0, path.find(": ")); }
 
+/// "no equivalent: batches are not mixed", or what always happens or is done otherwise.
+std::string reason_of(const Lead& lead) {
+  for (const char* complete : {"always", "not needed", "run ", "write ", "use "})
+    if (lead.note.starts_with(complete)) return lead.note;
+  return "no equivalent: " + lead.note;
+}
+
 Suggestion suggestion_of(const Lead& lead, const Outline& all) {
-  if (lead.paths.empty())
-    return {lead.note.starts_with("always so") ? fmt::format(" ({})", lead.note)
-                                               : fmt::format(" (no equivalent: {})", lead.note),
-            {}};
+  if (lead.paths.empty()) return {fmt::format(" ({})", reason_of(lead)), {}};
   std::vector<std::string> paths;
   for (const std::string& path : lead.paths)
     if (option_at(all, key_of(path)) != nullptr) add_once(paths, path);
   return did_you_mean(paths, lead.note);
+}
+
+/// Whether one is the other with an s: data.paths is a mistyped data.path, whatever another trainer calls paths.
+bool differ_by_plural(std::string_view a, std::string_view b) {
+  if (a.size() > b.size()) std::swap(a, b);
+  return !a.empty() && folded(b) == folded(a) + "s";
 }
 
 /// The nearest of the names at this level; empty if none is near.
@@ -138,18 +148,27 @@ Suggestion suggestion(std::string_view key, const std::string& section, const st
 
   const std::string near = nearest_sibling(key, siblings);
   if (!near.empty() && folded(near) == folded(key)) return did_you_mean({near});
-  if (const Lead* lead = lead_of_key(section, key))  // a guess from letters must not beat the table
-    if (Suggestion from_table = suggestion_of(*lead, all); !from_table.text.empty()) return from_table;
-  if (!near.empty() && edit_distance(key, near) <= 1) return did_you_mean({near});
-
   std::vector<Named> named;
   collect(all, "", named);
-  std::vector<std::string> paths;
+  std::vector<std::string> elsewhere;  // keys of this name in other sections
   for (const Named& one : named)
-    if (one.name == folded(key) && one.path != join_path(section, key)) add_once(paths, one.path);
-  if (!paths.empty()) return did_you_mean(paths);
+    if (one.name == folded(key) && one.path != join_path(section, key)) add_once(elsewhere, one.path);
+
+  if (const Lead* lead = lead_of_key(section, key)) {  // a guess from letters must not beat the table
+    const bool knows_section = lead->theirs.find('.') != std::string::npos;
+    if (!knows_section && differ_by_plural(key, near)) return did_you_mean({near});
+    Suggestion from_table = suggestion_of(*lead, all);
+    if (!from_table.text.empty() && !knows_section && !from_table.paths.empty()) {
+      for (const std::string& path : elsewhere) add_once(from_table.paths, path);
+      return did_you_mean(from_table.paths, lead->note);
+    }
+    if (!from_table.text.empty()) return from_table;
+  }
+  if (!near.empty() && edit_distance(key, near) <= 1) return did_you_mean({near});
+  if (!elsewhere.empty()) return did_you_mean(elsewhere);
   if (!near.empty()) return did_you_mean({near});
 
+  std::vector<std::string> paths;
   size_t min_distance = SIZE_MAX;
   for (const Named& one : named) {
     const size_t distance = match_distance(key, one.name);
@@ -203,15 +222,18 @@ std::string named_option(const Value& value, const Option& section, const std::s
 }  // namespace
 
 std::string value_lead(const std::string& path, const Value& value, const Outline& all) {
-  if (const Lead* lead = lead_of_value(without_index(path), value.text))
-    return lead->value.empty()
-               ? fmt::format(" (no equivalent: {})", lead->note)
-               : fmt::format("{}'{}'?{})", kDidYouMean, lead->value, lead->note.empty() ? "" : " " + lead->note);
+  if (const Lead* lead = lead_of_value(without_index(path), value.text)) {
+    if (lead->value.empty()) return fmt::format(" ({})", reason_of(*lead));
+    const bool is_map = lead->value.starts_with('{') && lead->value.find(',') == std::string::npos;
+    const std::string written =  // "scheduler.name: cosine" for the section scheduler and {name: cosine}
+        is_map ? fmt::format("{}.{}", path, lead->value.substr(1, lead->value.size() - 2)) : lead->value;
+    return fmt::format("{}'{}'?{})", kDidYouMean, written, lead->note.empty() ? "" : " " + lead->note);
+  }
   const Option* option = option_at(all, path);
   if (option == nullptr) return "";
-  if (const std::string word = word_for_nothing(value, *option); !word.empty()) return fmt::format(" (write {})", word);
-  const std::string named = named_option(value, *option, path);
-  return named.empty() ? "" : fmt::format("{}'{}'?)", kDidYouMean, named);
+  std::string instead = word_for_nothing(value, *option);
+  if (instead.empty()) instead = named_option(value, *option, path);
+  return instead.empty() ? "" : fmt::format("{}'{}'?)", kDidYouMean, instead);
 }
 
 void add_value_leads(std::vector<Problem>& problems, const Value& map, const Outline& all) {
@@ -220,7 +242,8 @@ void add_value_leads(std::vector<Problem>& problems, const Value& map, const Out
     if (value == nullptr || !value->is_scalar() || problem.message.starts_with("unknown key")) continue;
     const std::string lead = value_lead(problem.key, *value, all);
     if (lead.empty()) continue;
-    problem.message.erase(std::min(problem.message.find(kDidYouMean), problem.message.size()));
+    for (const std::string_view earlier : {kDidYouMean, kWrite})
+      problem.message.erase(std::min(problem.message.find(earlier), problem.message.size()));
     problem.message += lead;
   }
 }

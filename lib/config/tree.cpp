@@ -1,6 +1,7 @@
 #include "config/tree.h"
 
 #include "base/files/files.h"
+#include "config/leads.h"
 #include "config/plain_text.h"
 #include "config/problems.h"
 
@@ -140,6 +141,8 @@ void TreeBuilder::OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) {
   if (expects_key()) fail_at(mark_of(mark), "a key is missing or null");
   Value value;
   value.mark = open_.empty() || !open_.back().value.is_map() ? mark_of(mark) : open_.back().value.keys.back().mark;
+  const std::string_view written = text_from(mark);
+  if (written.starts_with('~') || folded(written.substr(0, 4)) == "null") value.text = "null";
   count(0, mark_of(mark));
   if (anchor != 0) anchors_[anchor] = value;
   add(std::move(value));

@@ -24,7 +24,7 @@ struct Value {
 
   Kind kind = Kind::null;
   Mark mark;
-  std::string text;          ///< a scalar's text
+  std::string text;          ///< a scalar's text; "null" for a null that is written out
   bool quoted = false;       ///< a scalar in quotes or a block: never a number, bool or null
   std::vector<Value> items;  ///< a list's items, or a map's values
   std::vector<Key> keys;     ///< a map's keys, parallel to items

@@ -44,13 +44,18 @@ std::vector<fs::path> parts_of(const fs::path& index) {
 std::vector<fs::path> files_of_folder(const fs::path& folder) {
   std::vector<fs::path> files, indexes;
   bool has_pickles = false;
-  for (const auto& entry : fs::directory_iterator(folder)) {
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(folder, error)) {
     const std::string name = entry.path().filename().string();
     if (name.ends_with(kIndexEnding)) indexes.push_back(entry.path());
     if (name.ends_with(".safetensors")) files.push_back(entry.path());
     has_pickles |= name.ends_with(".bin") || name.ends_with(".pt") || name.ends_with(".pth");
   }
+  if (error) throw FileError("read", folder, error.value(), ExitCode::checkpoint);
   if (indexes.size() == 1) return parts_of(indexes.front());
+  if (indexes.size() > 1)
+    fail(fmt::format("model.weights: this folder has several indexes; name one of them: {}, {}", indexes[0].string(),
+                     indexes[1].string()));
   for (const char* usual : {"model.safetensors", "weights.safetensors"})
     if (std::find(files.begin(), files.end(), folder / usual) != files.end()) return {folder / usual};
   if (files.size() == 1) return files;
@@ -139,6 +144,7 @@ std::string without_wrappers(std::string name) {
 struct NameChange {
   NameOfFile name;
   std::string left_out;  ///< what is left out at the beginning of names; empty: nothing
+  int64_t changed = 0;   ///< how many names begin so
 };
 
 [[noreturn]] void refuse_names(const fs::path& path, const std::set<std::string>& model,
@@ -175,8 +181,12 @@ NameChange change_of_names(const fs::path& path, const std::set<std::string>& mo
         if (const auto known = name_of_model(name); known && model.contains(*known)) shared.insert(*known);
       if (std::ssize(shared) <= most) continue;
       most = std::ssize(shared);
-      const std::string& any = *file.rbegin();
-      best = {name_of_model, any.substr(0, any.size() - change(any).size())};
+      best = {.name = name_of_model, .left_out = "", .changed = 0};
+      for (const std::string& name : file)
+        if (const size_t kept = change(name).size(); kept < name.size()) {
+          ++best.changed;
+          best.left_out = name.substr(0, name.size() - kept);
+        }
     }
   if (most == 0) refuse_names(path, model, file);
   return best;
@@ -193,8 +203,11 @@ bool has_linear_layout(const std::map<std::string, const TensorOfFile*>& file, c
   for (const StateEntry& entry : entries) {
     const auto found = file.find(entry.name);
     if (!entry.transposed_in_files || found == file.end() || entry.tensor.size(0) == entry.tensor.size(1)) continue;
-    as_linear += found->second->shape == entry.tensor.sizes();
-    as_usual += found->second->shape == reversed(entry.tensor.sizes());
+    const std::vector<int64_t>& shape = found->second->shape;
+    if (shape.size() != 2) continue;
+    // By the ratio, so that files of another width are recognised, too, and compared as they are.
+    as_linear += shape[0] * entry.tensor.size(1) == shape[1] * entry.tensor.size(0);
+    as_usual += shape[0] * entry.tensor.size(0) == shape[1] * entry.tensor.size(1);
   }
   return as_linear > 0 && as_usual == 0;
 }
@@ -247,9 +260,9 @@ class Fitting {
     find_names(name_of_file);
     is_linear_ = has_linear_layout(by_name_, entries_);
     if (is_linear_)
-      result_.notes.push_back(
-          fmt::format("{} holds matrices as torch.nn.Linear does, out × in; they are transposed to Conv1D's in × out",
-                      path_.string()));
+      result_.notes.push_back(fmt::format(
+          "{} holds matrices as torch.nn.Linear does, out × in, instead of Conv1D's in × out, and they are read so",
+          path_.string()));
   }
 
   FittedWeights fit(bool keeps_head) {
@@ -281,8 +294,8 @@ class Fitting {
     for (const TensorOfFile& tensor : tensors_) file.insert(tensor.name);
     const NameChange change = change_of_names(path_, model, file, name_of_file);
     if (!change.left_out.empty())
-      result_.notes.push_back(
-          fmt::format("the names in {} begin with '{}', which is left out", path_.string(), change.left_out));
+      result_.notes.push_back(fmt::format("{} of {} names in {} begin with '{}', which is left out", change.changed,
+                                          file.size(), path_.string(), change.left_out));
     for (const TensorOfFile& tensor : tensors_) {
       const auto known = change.name(tensor.name);
       if (!known) continue;
@@ -292,6 +305,7 @@ class Fitting {
         continue;
       }
       const auto [first, is_new] = by_name_.emplace(*known, &tensor);
+      if (tensor.name == *known) first->second = &tensor;  // among tied weights the name that the model has
       if (!is_new && (first->second->type != tensor.type || first->second->shape != tensor.shape))
         refuse_twice(path_, *known, tensor.name, describe(tensor), describe(*first->second));
       result_.sources.emplace(tensor.name, FittedWeights::Source{entry->second, false});

@@ -99,18 +99,6 @@ void check_backend(const Recipe& recipe, at::Device device) {
     throw UserError("parallel.backend: gloo is for CPUs; remove this key or use device: cpu");
 }
 
-/// Every rank needs at least one sample per step: the mean of no samples is 0 ÷ 0.
-void require_samples_for_all(const BatchSchedule& schedule) {
-  const auto& shape = schedule.shape();
-  const int64_t together = shape.ranks * shape.batch_size, left = shape.samples % together;
-  if (shape.ranks == 1 || shape.drop_last || left == 0 || left > (shape.ranks - 1) * shape.batch_size) return;
-  throw UserError(
-      fmt::format("data.drop_last: false leaves {} for {} ranks at the end of an epoch, so some would have none; use "
-                  "drop_last: true, fewer ranks or a smaller "
-                  "data.batch_size: {} samples, {} × {} at once",
-                  counted(left, "sample"), shape.ranks, shape.samples, shape.ranks, shape.batch_size));
-}
-
 int64_t steps_of(int64_t epochs, int64_t steps_per_epoch) {
   // In double first: a billion epochs of a large data set would overflow.
   const double steps = static_cast<double>(epochs) * static_cast<double>(steps_per_epoch);
@@ -125,10 +113,12 @@ std::optional<int64_t> planned_steps(const TrainConfig& train, int64_t steps_per
   return train.max_steps ? std::min(*train.max_steps, of_epochs) : of_epochs;
 }
 
-void set_steps(Plan& plan, const Recipe& recipe) {
+/// Also decides what becomes of an epoch's last batch.
+void set_steps(Plan& plan, const Recipe& recipe, const ProgramOfPlan& program) {
   const auto planned = [&] { return planned_steps(recipe.train, plan.data.schedule().steps_per_epoch()); };
   plan.steps = planned();
-  if (fit_short_batch(plan, recipe)) plan.steps = planned();
+  if (fit_short_batch(plan, recipe, program.least_batch())) plan.steps = planned();
+  program.require_batches(plan.data, "data.batch_size");
 }
 
 /// The step at which the schedule ends; of one without an end, the run's last step.
@@ -293,7 +283,6 @@ Plan plain_plan(const Recipe& recipe, const Machine& machine, const RankPosition
   program.require_fit(plan.data, recipe);
   note_cut_documents(plan.data, plan.notes);
 
-  require_samples_for_all(plan.data.schedule());
   plan.model = {.config = program.model(), .input = plan.data.input_shape(), .task = program.task()};
   const Model shapes = plan.model.shapes();
   plan.model.describe(shapes);
@@ -310,7 +299,7 @@ Plan plain_plan(const Recipe& recipe, const Machine& machine, const RankPosition
   plan.scheduler = recipe.scheduler;
   require_rate_in_order(plan);
   note_sudden_rate(plan);
-  set_steps(plan, recipe);
+  set_steps(plan, recipe, program);
   plan.schedule_steps = schedule_steps(plan);
   plan.schedule();  // refuses phases that do not fit
   plan.average_config = recipe.average;

@@ -46,7 +46,6 @@ void ProgramOfPlan::choose_classes(const DataSpec& data) {
 void ProgramOfPlan::require_fit(const DataSpec& data, const Recipe& recipe) const {
   require_classes(data, "the data");
   require_padding(recipe.data);
-  require_batches(data, "data.batch_size");
   require_own_loss_alone(recipe);
   require_metric(recipe);
 }
@@ -75,13 +74,14 @@ void ProgramOfPlan::require_classes(const DataSpec& data, const char* whose) con
 void ProgramOfPlan::require_batches(const DataSpec& data, const char* key) const {
   if (!program_) return;
   const auto& [least, largest] = std::tie(program_->least_batch, program_->largest_batch);
-  const int64_t rest = data.drop_last ? 0 : data.samples() % data.batch_size;
+  int64_t rest = data.drop_last || data.last_batch == LastBatch::drop ? 0 : data.samples() % data.batch_size;
+  if (data.last_batch == LastBatch::merge && data.ranks == 1) rest = data.schedule().largest_items();
   for (const int64_t size : {data.batch_size, rest})
     if (size > 0 && (size < least.value_or(1) || size > largest.value_or(size)))
       throw UserError(fmt::format("{}: {} was exported for batches of {} to {} samples, and one has {}{}", key, path(),
                                   std::max<int64_t>(1, least.value_or(1)),
                                   largest ? std::to_string(*largest) : "any number of", size,
-                                  size == rest ? "; the last of an epoch is short" : ""));
+                                  size != data.batch_size ? "; the last of an epoch is another" : ""));
 }
 
 /// A program that was exported for texts of one length cannot read shorter ones.

@@ -28,6 +28,8 @@ class ProgramOfPlan {
   void require_classes(const DataSpec& data, const char* whose) const;
   /// A program may have been exported for some sizes of batches only. `key`: of the batch size.
   void require_batches(const DataSpec& data, const char* key) const;
+  /// The fewest samples of a batch that the program was exported for.
+  int64_t least_batch() const { return program_ ? program_->least_batch.value_or(1) : 1; }
   void require_evaluation() const;
 
   void fill_task(Plan& plan) const;

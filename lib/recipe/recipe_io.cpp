@@ -1,6 +1,7 @@
 #include "recipe/recipe_io.h"
 
 #include "config/edit.h"
+#include "config/leads.h"
 #include "config/load.h"
 #include "config/suggest.h"
 #include "data/dataset.h"
@@ -78,13 +79,32 @@ std::string key_of_switch(const std::string& name) {
                               nearest.empty() ? "" : fmt::format(" (did you mean '{}'?)", nearest), name));
 }
 
-std::vector<std::string> keys_meant(const std::string& word) {
+KeyMeant key_meant(const std::string& word) {
   Recipe recipe;
   const Outline outline = outline_of(recipe);
-  if (option_at(outline, word) != nullptr) return {word};
-  std::vector<const Option*> top;
-  for (const Option& option : outline) top.push_back(&option);
-  return suggestion(word, "", top, outline).paths;
+  KeyMeant meant;
+  if (option_at(outline, word) != nullptr) {
+    meant.path = word;
+  } else {
+    std::vector<const Option*> top;
+    for (const Option& option : outline) top.push_back(&option);
+    const Suggestion found = suggestion(word, "", top, outline);
+    if (found.paths.empty()) return {.path = "", .note = "", .text = found.text};
+    meant.path = found.paths.front();
+    if (const Lead* lead = lead_of_key("", word)) meant.note = lead->note;
+  }
+  const Option* option = option_at(outline, meant.path);
+  if (option == nullptr) return meant;  // it has a value of its own
+  if (option->kind == Option::Kind::section) {
+    for (const Option& own : option->options)  // --optimizer adamw is optimizer.name=adamw
+      if (own.kind == Option::Kind::variant || own.name == "name") {
+        meant.path += "." + own.name;
+        return meant;
+      }
+    return {.path = "", .note = "", .text = fmt::format(" (did you mean the section '{}'?)", meant.path)};
+  }
+  meant.is_switch = option->kind == Option::Kind::toggle || option->type == "true | false";
+  return meant;
 }
 
 std::string help_text(const std::vector<OptionHelp>& options) {

@@ -37,8 +37,14 @@ Json recipe_schema();
 /// The full key of a switch by its name in plans: "data.num_workers" for num_workers, "optimizations.<name>" for an
 /// optimization of that section; a full key is returned as it is. Throws UserError with a suggestion for other names.
 std::string key_of_switch(const std::string& name);
-/// The keys here that a word of another trainer or a misspelt key probably means, such as "optimizer.lr" for lr.
-std::vector<std::string> keys_meant(const std::string& word);
+/// The key here that a word of another trainer, or a misspelt key, probably means.
+struct KeyMeant {
+  std::string path;        ///< "optimizer.lr" for lr, "average.name: ema" for ema; empty: none
+  std::string note;        ///< such as "in steps"
+  std::string text;        ///< without a path: why there is no such key, in parentheses; empty: nothing is known
+  bool is_switch = false;  ///< it takes true
+};
+KeyMeant key_meant(const std::string& word);
 /// Every key of a recipe.
 std::vector<OptionHelp> recipe_options();
 /// A table of keys, with their types, defaults, bounds and meanings.

@@ -2,17 +2,27 @@
 
 #include "base/units.h"
 
+#include <algorithm>
+
 namespace trainopt {
 namespace {
 
-/// The fewest samples over which a batch-norm computes its statistics in this schedule's last micro-batch.
-int64_t samples_in_last(const DataSpec& data, bool together) {
+/// What a micro-batch must have on every rank.
+struct Needs {
+  int64_t least_batch = 1;      ///< samples of a rank
+  bool needs_two = false;       ///< a batch-norm sees one value of a channel in each sample
+  bool needs_together = false;  ///< its statistics cover all ranks
+};
+
+/// Whether the last micro-batch of an epoch has enough for every rank.
+bool is_usable(const DataSpec& data, const Needs& needs) {
   BatchSchedule::Shape shape = data.schedule().shape();
   shape.rank = shape.ranks - 1;  // no other rank has fewer
   const BatchSchedule schedule(shape);
-  const int64_t step = schedule.steps_per_epoch() - 1, micro = schedule.micros_in_step(step) - 1;
-  if (!together) return schedule.at(step, micro).items;
-  return shape.short_batch() > 0 ? shape.short_batch() : shape.ranks * shape.batch_size;
+  const int64_t step = schedule.steps_per_epoch() - 1;
+  const int64_t items = schedule.at(step, schedule.micros_in_step(step) - 1).items;
+  // With two ranks or more, of which each has a sample, common statistics have two values.
+  return items >= std::max<int64_t>(needs.least_batch, needs.needs_two && !needs.needs_together ? 2 : 1);
 }
 
 std::string one_value(const Plan& plan) {
@@ -22,55 +32,85 @@ std::string one_value(const Plan& plan) {
       input.is_text() ? "" : fmt::format(" of {} × {} pixels", input.height, input.width), plan.model.noun());
 }
 
-void refuse_every_batch(const Plan& plan) {
-  const bool ranks = plan.data.ranks > 1;
+[[noreturn]] void refuse_every_batch(const Plan& plan) {
   throw UserError(fmt::format("data.batch_size: {}; use at least 2{}{}", one_value(plan),
                               plan.model.input.is_text() ? "" : ", or larger images",
-                              ranks ? ", or parallel.sync_batch_norm: true" : ""));
+                              plan.data.ranks > 1 ? ", or parallel.sync_batch_norm: true" : ""));
 }
 
-[[noreturn]] void refuse_short_batch(const Plan& plan, const std::string& attempt) {
+/// Why the last batch cannot be used, and what can be done.
+[[noreturn]] void refuse_short_batch(const Plan& plan, const Needs& needs, bool can_merge) {
   const auto shape = plan.data.schedule().shape();
-  std::string others = attempt.empty() ? "use merge to join it to the batch before, drop to leave it out" : "use drop";
-  if (shape.ranks > 1) others += ", or parallel.sync_batch_norm: true";
-  throw UserError(fmt::format(
-      "train.short_batch: {}; the last batch of an epoch has only one sample{}{}: {}, or another data.batch_size: "
-      "{}, {} a batch",
-      one_value(plan), shape.ranks > 1 ? " on one of the ranks" : "", attempt, others, counted(shape.samples, "sample"),
-      shape.ranks * shape.batch_size));
+  const int64_t left = shape.short_batch(), before_last = (shape.ranks - 1) * shape.batch_size;
+  const bool is_alone = shape.ranks == 1;
+  std::string why = fmt::format("the program was exported for batches of at least {}", needs.least_batch);
+  if (left <= before_last)
+    why = fmt::format("some of {} ranks would have no sample", shape.ranks);
+  else if (needs.needs_two && left - before_last == 1)
+    why = one_value(plan);
+  std::vector<std::string> ways;
+  if (can_merge) ways.emplace_back(is_alone ? "merge joins it to the batch before" : "merge shares it evenly");
+  ways.emplace_back("drop leaves it out");
+  const bool helps = !is_alone && needs.needs_two && !needs.needs_together && left > before_last;
+  throw UserError(fmt::format("train.short_batch: {}; the last batch of an epoch has {}{}; {}{}: {}, {} a batch", why,
+                              counted(left, "sample"), is_alone ? "" : fmt::format(" for {} ranks", shape.ranks),
+                              fmt::join(ways, ", "),
+                              helps ? ", and parallel.sync_batch_norm: true computes together" : "",
+                              counted(shape.samples, "sample"), shape.ranks * shape.batch_size));
+}
+
+std::string why_no_effect(const Plan& plan) {
+  const int64_t values = plan.model.layers.least_norm_values;
+  if (plan.data.schedule().shape().short_batch() == 0) return "no batch of an epoch is short";
+  if (values == 0) return plan.model.has_no("batch-norm");
+  if (values > 1) return fmt::format("every batch-norm has {} or more values of a sample", values);
+  return "the last batch of an epoch is large enough";
 }
 
 }  // namespace
 
-bool fit_short_batch(Plan& plan, const Recipe& recipe) {
+bool fit_short_batch(Plan& plan, const Recipe& recipe, int64_t least_batch) {
   DataPlan& data = plan.data;
   const ShortBatch wanted = recipe.train.short_batch;
-  const bool together = recipe.parallel.sync_batch_norm && data.ranks > 1;
-  const auto no_effect = [&](const std::string& why) {
-    if (wanted != ShortBatch::error) plan.notes.push_back(fmt::format("train.short_batch has no effect here: {}", why));
-    return false;
-  };
-  if (plan.model.layers.least_norm_values == 0) return no_effect(plan.model.has_no("batch-norm"));
-  if (plan.model.layers.least_norm_values > 1)
-    return no_effect(
-        fmt::format("every batch-norm has {} or more values of a sample", plan.model.layers.least_norm_values));
-  if ((together ? data.ranks : 1) * data.batch_size == 1) refuse_every_batch(plan);
+  const Needs needs{.least_batch = least_batch,
+                    .needs_two = plan.model.layers.least_norm_values == 1,
+                    .needs_together = recipe.parallel.sync_batch_norm && data.ranks > 1};
+  if (needs.needs_two && !needs.needs_together && data.batch_size == 1) refuse_every_batch(plan);
   const auto shape = data.schedule().shape();
-  if (shape.short_batch() == 0 || samples_in_last(data, together) > 1)
-    return no_effect("no batch of an epoch has a single sample");
-  if (plan.steps && *plan.steps < data.schedule().steps_per_epoch())
-    return no_effect("the run ends before the last batch of an epoch");
-  if (wanted == ShortBatch::error) refuse_short_batch(plan, "");
+  if (shape.short_batch() == 0 || is_usable(data, needs)) {
+    if (wanted != ShortBatch::error)
+      plan.notes.push_back(fmt::format("train.short_batch has no effect here: {}", why_no_effect(plan)));
+    return false;
+  }
+  const bool is_only = shape.samples < shape.ranks * shape.batch_size;
+  if (plan.steps && *plan.steps < data.schedule().steps_per_epoch() && !is_only) {
+    data.last_batch = LastBatch::drop;  // the run ends before; a comparison of it goes on, and has the batches before
+    return false;
+  }
+  const auto usable_with = [&](LastBatch last) {
+    DataSpec changed = data;
+    changed.last_batch = last;
+    return !why_no_step(BatchSchedule::Shape{.samples = shape.samples,
+                                             .batch_size = shape.batch_size,
+                                             .ranks = shape.ranks,
+                                             .accumulation = shape.accumulation,
+                                             .drop_last = false,
+                                             .last_batch = last}) &&
+           is_usable(changed, needs);
+  };
+  const bool can_merge = usable_with(LastBatch::merge);
+  if (wanted == ShortBatch::error || (wanted == ShortBatch::merge && !can_merge && !is_only))
+    refuse_short_batch(plan, needs, can_merge);
   data.last_batch = wanted == ShortBatch::drop ? LastBatch::drop : LastBatch::merge;
-  if (wanted == ShortBatch::merge && samples_in_last(data, together) < 2)
-    refuse_short_batch(plan, ", which the ranks cannot share so that each has two");
-  plan.notes.push_back(wanted == ShortBatch::drop
-                           ? fmt::format("train.short_batch leaves {} of each epoch out, the last batch",
-                                         counted(shape.short_batch(), "sample"))
-                           : fmt::format("train.short_batch: the last batch of an epoch has {}",
-                                         data.ranks == 1 ? counted(data.schedule().largest_items(), "sample")
-                                                         : fmt::format("{}, which all ranks share evenly",
-                                                                       counted(shape.short_batch(), "sample"))));
+  const std::string left = counted(shape.short_batch(), "sample");
+  if (wanted == ShortBatch::drop)
+    plan.notes.push_back(fmt::format("train.short_batch leaves {} of each epoch out, the last batch", left));
+  else if (data.ranks == 1)
+    plan.notes.push_back(fmt::format("train.short_batch: the last batch of an epoch has {}",
+                                     counted(data.schedule().largest_items(), "sample")));
+  else
+    plan.notes.push_back(
+        fmt::format("train.short_batch: the last batch of an epoch has {}, which all ranks share evenly", left));
   return true;
 }
 

@@ -1,6 +1,7 @@
 #include "recipe/validate.h"
 
 #include "comm/nccl_environment.h"
+#include "config/leads.h"
 #include "data/formats/table.h"
 #include "data/schedule.h"
 #include "model/catalogue.h"
@@ -12,6 +13,7 @@
 #include "train/optimizer/optimizer.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <functional>
 #include <set>
 
@@ -66,6 +68,18 @@ void check_program_head(const ModelConfig& model, const std::set<std::string>& c
     problems.push_back({"model.num_classes",
                         "a program has as many classes as it was exported with; set model.replace_head: true to give "
                         "it a new last layer, or remove this key"});
+}
+
+/// Words of other trainers that a path would take: checkpoint.resume: latest. A file of that name is meant if there is.
+void check_paths(const Recipe& recipe, Problems& problems) {
+  const auto check = [&](const char* key, const std::string& value, const char* must) {
+    std::error_code error;
+    if (lead_of_value(key, value) != nullptr && !std::filesystem::exists(value, error))
+      problems.push_back({key, fmt::format("must be {}: {}", must, value)});
+  };
+  const std::string& resume = recipe.checkpoint.resume;
+  if (resume != "none" && resume != "auto") check("checkpoint.resume", resume, "none, auto or a path");
+  if (recipe.model.weights) check("model.weights", *recipe.model.weights, "a file or a folder");
 }
 
 void check_model(const Recipe& recipe, const std::set<std::string>& changed, Problems& problems) {
@@ -378,6 +392,7 @@ std::vector<RecipeProblem> validate(const Recipe& recipe, std::optional<int64_t>
   check_data(recipe, changed, problems);
   if (ranks) check_steps(recipe, changed, *ranks, problems);
   check_model(recipe, changed, problems);
+  check_paths(recipe, problems);
   check_training(recipe, changed, problems);
   check_parallel(recipe, changed, problems);
   check_profiler(recipe, problems);

@@ -392,7 +392,8 @@ RunEnd end_of_run(const RunOutcome& outcome, const Plan& plan, const std::option
   const int64_t skipped = outcome.trace.skipped_updates ? outcome.trace.skipped_updates->all : 0;
   const std::string steps = counted(outcome.steps, "step") +
                             (skipped > 0
-                                 ? fmt::format(", {} skipped because float16 overflowed", counted(skipped, "update"))
+                                 ? fmt::format(", {} skipped because float16 overflowed{}", counted(skipped, "update"),
+                                               outcome.resumed_from ? " since the resume" : "")
                                  : ""),
                     with = restarts > 0 ? fmt::format(", with {}", counted(restarts, "restart")) : "";
   if (outcome.stopped_by_signal != 0) {

@@ -66,8 +66,9 @@ void describe(V& v, TrainConfig& c) {
   v.field("label_smoothing", c.label_smoothing, "Fraction of the target spread over all classes.", in_range(0.0, 1.0));
   v.field(
       "short_batch", c.short_batch,
-      "An epoch's last batch of which batch-norm would see one value a channel, and so no variance: error refuses it, "
-      "drop leaves it out, merge joins it to the batch before (with several ranks, all share it evenly).");
+      "What to do with an epoch's last batch if batch-norm would see only one value per channel in it, or a rank would "
+      "have no sample: error refuses it, drop leaves it out, merge joins it to the batch before (with several ranks, "
+      "all share it evenly).");
   v.field(
       "on_nonfinite", c.on_nonfinite,
       "On a non-finite loss or gradient: abort ends the run, skip drops the step, rerun repeats it to tell a hardware "

@@ -381,6 +381,7 @@ void Trainer::save(ArchiveWriter& archive) const {
   archive.value("wall_s", outcome_.wall_s);
   archive.value("evaluation_s", outcome_.evaluation_s);
   archive.value("skipped_steps", outcome_.skipped_steps);
+  archive.value("steps_per_epoch", plan_.data.schedule().steps_per_epoch());
   archive.value("micro_split", outcome_.micro_split);
   archive.value("schedule_steps", plan_.schedule_steps);
   trainopt::save(bad_samples(), communicator_->position(), archive);
@@ -394,6 +395,13 @@ void Trainer::load(const ArchiveReader& archive) {
   const DataIdentity stored = identity_from(archive.value("data"));
   plan_.data.require_identity(stored);
   if (communicator_->rank() == 0) warn_of_other_versions(stored, plan_.data.identity());  // others may have copies
+  const int64_t now = plan_.data.schedule().steps_per_epoch();
+  if (const int64_t before = archive.values().value("steps_per_epoch", now); before != now)  // older ones lack it
+    throw UserError(
+        fmt::format("an epoch has other steps than in the checkpoint, because another last batch is left out; restore "
+                    "data.batch_size and the number of ranks: {}, {}",
+                    now, before),
+        ExitCode::checkpoint);
   ArchiveWriter expected = ArchiveWriter::of_shapes();
   save(expected);
   step_->load(archive, expected);

@@ -7,7 +7,7 @@ import signal
 import pytest
 
 from conftest import PROGRAM, TINY, records, summary
-from ranks import Ranks
+from ranks import Ranks, launch
 
 # 33 samples in batches of 8; in the last layers of a resnet, an image of 8 pixels is one value of each channel.
 RESNET = """\
@@ -39,7 +39,24 @@ def test_a_short_last_batch_is_dropped_or_merged_by_every_loader(trainopt, way, 
         assert [after - before for before, after in zip(ends, ends[1:])] == of_steps * 2, steps
         losses.append([step["loss"] for step in steps])
         assert all(loss is not None for loss in losses[-1])
+        assert summary(trainopt.folder / out)["receipts"]["batch_size"]["effective"] is True
     assert losses[0] == losses[1] == losses[2]
+
+
+def test_a_comparison_leaves_the_batch_out_that_a_run_would_not_reach(trainopt):
+    trainopt.write("r.yaml", RESNET.replace("epochs: 2", "max_steps: 3"))
+    compared = trainopt("compare", "r.yaml", "--with", "optimizations.channels_last=true", "--repeats", "4", "--json")
+    assert compared.code == 0 and "null" not in str(compared.json().get("numbers", "")), compared
+
+
+def test_a_resume_with_other_steps_in_an_epoch_is_refused(trainopt):
+    """21 samples: with 2 × 4 at once the last 5 are left out, with 8 at once none is too short."""
+    trainopt.write("r.yaml", RESNET.replace("size: 33, batch_size: 8", "size: 21, batch_size: 4"))
+    words = ["train.short_batch=drop", "train.epochs=3", "checkpoint.at_end=true"]
+    first = launch(trainopt, 2, *words, "train.max_steps=2", "--run-dir", "out", recipe="r.yaml")
+    assert first.code == 0, first
+    again = trainopt("run", "r.yaml", *words, "data.batch_size=8", "--run-dir", "out", "checkpoint.resume=auto")
+    assert again.code == 4 and "an epoch has other steps than in the checkpoint" in again.err, again
 
 
 def srun_variables(trainopt, ranks):

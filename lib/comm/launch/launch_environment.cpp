@@ -69,7 +69,7 @@ void refuse_unread_launchers(LaunchVariables& variables) {
                                std::array{"HOROVOD_RANK", "HOROVOD_SIZE", "horovodrun"}};
   for (const auto& [rank, ranks, launcher] : kUnread)
     if (variables.number(ranks).value_or(1) > 1) {
-      variables.number(rank);
+      variables.number(rank);  // so that the message shows it
       variables.refuse(fmt::format(
           "the variables of {} are not read; start the ranks with trainopt launch, torchrun, srun, or the mpirun of "
           "Open MPI or MPICH",

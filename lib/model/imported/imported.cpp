@@ -430,8 +430,8 @@ class Importer {
     }
   }
 
-  /// What each unit returns, and its FLOPs.
-  void measure(const ProgramNode& node, const SymbolValues& symbols, double& flops) {
+  /// Adds a node's FLOPs, and notes how many values of a channel a batch-norm sees.
+  void measure_node(const ProgramNode& node, const SymbolValues& symbols, double& flops) {
     flops += flops_of(node, source_.graph, symbols).value_or(0);
     const auto input = value_argument(node, "input");
     if (aten_name(node.target) != "batch_norm" || !truth(node, "training") || !input) return;
@@ -442,6 +442,7 @@ class Importer {
     builder_.layers().saw_norm_of(values);
   }
 
+  /// What each unit returns, and its FLOPs.
   void measure() {
     shapes_.push_back(input_.is_text() ? SampleShape{input_.tokens}
                                        : SampleShape{input_.channels, input_.height, input_.width});
@@ -449,7 +450,7 @@ class Importer {
     if (const std::string tokens = source_.token_symbol(); !tokens.empty()) symbols[tokens] = input_.tokens;
     for (const NodeRange& unit : units_) {
       double& flops = flops_.emplace_back(0);
-      for (size_t at = unit.first; at < unit.end; ++at) measure(source_.graph.nodes[at], symbols, flops);
+      for (size_t at = unit.first; at < unit.end; ++at) measure_node(source_.graph.nodes[at], symbols, flops);
       SampleShape shape;
       for (const ProgramSize& size : source_.tensor_of(unit.output).sizes)
         shape.push_back(for_one_sample(size, symbols).value_or(0));

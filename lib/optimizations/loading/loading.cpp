@@ -67,7 +67,7 @@ Outcome prefetch_factor(Plan& plan, int64_t wanted) {
 Outcome batch_size(Plan&, int64_t wanted) {
   return Outcome::applied(
       fmt::format("{} per micro-batch", counted(wanted, "sample")), [wanted](const StepTrace& seen) {
-        const bool effective = seen.largest_micro_batch == wanted;
+        const bool effective = seen.largest_micro_batch >= wanted;  // the last one of an epoch may have joined it
         return Receipt{.observed = fmt::format("largest micro-batch: {}", counted(seen.largest_micro_batch, "sample")),
                        .effective = effective,
                        .reason = effective ? "" : "no micro-batch was full"};

@@ -7,8 +7,8 @@
 #include "model/model.h"
 #include "model/weights_file.h"
 #include "optimizations/sharding/sharding.h"
-#include "train/observe/step_trace.h"
 #include "train/observe/autograd_hooks.h"
+#include "train/observe/step_trace.h"
 #include "train/plan.h"
 
 #include <map>

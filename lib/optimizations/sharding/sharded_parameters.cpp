@@ -5,8 +5,8 @@
 #include "device/tensor_memory.h"
 #include "optimizations/sharding/gradient_shards.h"
 #include "optimizations/sharding/sharding.h"
-#include "train/observe/step_trace.h"
 #include "train/observe/autograd_hooks.h"
+#include "train/observe/step_trace.h"
 #include "train/plan.h"
 
 #include <algorithm>

@@ -13,6 +13,8 @@ TEST_CASE("a section that is empty because its keys are not indented is noticed"
   CHECK(load_text("data:\nseed: 3\n").seed == 3);  // an empty section alone is the default
   CHECK(load_text("optimizer:\nseed: 3\nname: x\n").name == "x");
   CHECK(load_text("{}", {"optimizer=null", "name=x"}).name == "x");
+  CHECK(load_text("optimizer: null\nname: x\n").name == "x");
+  CHECK(load_text("optimizer: ~\nname: x\n").name == "x");
 }
 
 TEST_CASE("~ is the home folder at the beginning of a value, and nowhere else") {
@@ -26,7 +28,7 @@ TEST_CASE("~ is the home folder at the beginning of a value, and nowhere else") 
 }
 
 TEST_CASE("tabs, and what only looks like a space, are named") {
-  CHECK(error_of("data:\n\tbatch_size: 3\n") == "r.yaml:2:1: is indented with a tab; YAML takes spaces only");
+  CHECK(error_of("data:\n\tbatch_size: 3\n") == "r.yaml:2:1: this line is indented with a tab; YAML takes spaces only");
   CHECK(error_of("data:\n  batch_size: 3\n  \tshuffle: true\n").find("indented with a tab") != std::string::npos);
   const std::string no_break = "\xC2\xA0";
   for (const std::string& text : {"data: {batch_size:" + no_break + " 3}\n", "seed: 3" + no_break + "\n",

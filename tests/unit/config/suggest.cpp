@@ -38,7 +38,7 @@ TEST_CASE("a prefix is completed unless another name is one letter off") {
 
 TEST_CASE("C3: a key of another section or another tool gets a suggestion with the full path") {
   const auto hint = [](const std::string& text, const std::string& suggestion) {
-    CHECK_THAT(error_of(text), ContainsSubstring("unknown key (did you mean " + suggestion + "?)"));
+    CHECK_THAT(error_of(text), ContainsSubstring("unknown key (did you mean " + suggestion + "?"));
   };
   hint("learning_rate: 0.1\n", "'optimizer.lr'");
   hint("train: {batch_size: 8}\n", "'data.batch_size' or 'evaluation.batch_size'");
@@ -50,7 +50,7 @@ TEST_CASE("C3: a key of another section or another tool gets a suggestion with t
   hint("mixed_precision: fp16\n", "'optimizations.amp'");
   hint("torch_compile: true\n", "'optimizations.fused_kernels'");
   hint("compile: true\n", "'optimizations.fused_kernels'");
-  hint("optimizer: {adam_beta1: 0.9}\n", "'optimizer.betas: [0.9, 0.999]'");
+  hint("optimizer: {adam_beta1: 0.9}\n", "'optimizer.betas'");
   hint("max_stps: 3\n", "'train.max_steps'");
   CHECK_THAT(error_of("auto_find_batch_size: true\n"),
              ContainsSubstring("unknown key (no equivalent: the command trainopt find batch"));
@@ -81,9 +81,10 @@ TEST_CASE("a word of one section goes before the word alone, and that before a b
 TEST_CASE("values of other trainers lead to what to write") {
   CHECK_THAT(error_of("train: {max_steps: -1}\n"), ContainsSubstring("-1 (did you mean 'null'?)"));
   CHECK_THAT(error_of("optimizations: {amp: bf16}\n"), ContainsSubstring("bf16 (did you mean 'true'?)"));
-  CHECK_THAT(error_of("optimizer: {momentum: None}\n"), ContainsSubstring("None (did you mean '0'?)"));
-  CHECK_THAT(error_of("everything: {maybe: None}\n"), ContainsSubstring("None (write null)"));
-  CHECK_THAT(error_of("everything: {maybe: -1}\n"), ContainsSubstring("-1 (write null)"));
+  CHECK_THAT(error_of("optimizer: {momentum: None}\n"),
+             ContainsSubstring("None (did you mean 'null'? the default; without momentum: 0)"));
+  CHECK_THAT(error_of("everything: {maybe: None}\n"), ContainsSubstring("None (did you mean 'null'?)"));
+  CHECK_THAT(error_of("everything: {maybe: -1}\n"), ContainsSubstring("-1 (did you mean 'null'?)"));
   CHECK_THAT(error_of("scheduler: linear_with_warmup\n"), ContainsSubstring("'scheduler.name: linear_with_warmup'"));
   // A later override of a key in the section would hide it.
   CHECK_THAT(error_of("{}", {"optimizer=adam", "optimizer.lr=0.1"}),
@@ -92,7 +93,7 @@ TEST_CASE("values of other trainers lead to what to write") {
 
 TEST_CASE("the keys of an unknown section lead on, too, unless they need only move with it") {
   const auto lines = errors_of({"trainer: {max_steps: 3, precision: 16, zzz: 1}\n"});
-  REQUIRE(lines.size() == 2);
+  REQUIRE(lines.size() == 3);
   CHECK_THAT(lines[0], ContainsSubstring("trainer: unknown key (did you mean 'train'?)"));
   CHECK_THAT(lines[1], ContainsSubstring("trainer.precision: unknown key (did you mean 'optimizations.amp"));
   CHECK(errors_of({"qqqqqq: {zzz: 1}\n"}).size() == 2);

@@ -80,15 +80,16 @@ TEST_CASE("keys and sections of other trainers lead to those here, or say that t
 TEST_CASE("values of other trainers lead to what to write") {
   const std::vector<Row> rows{
       {"optimizations.precision=bf16-mixed", "'optimizations.amp: true'"},
-      {"optimizer.momentum=None", "(did you mean '0'?)"},
+      {"optimizer.momentum=None", "(did you mean 'null'? the default"},
       {"optimizations.amp=bf16", "'true'"},
       {"train.max_steps=-1", "'null'"},
-      {"scheduler=cosine", "'{name: cosine}'"},
-      {"optimizer=adamw", "'{name: adamw}'"},
+      {"scheduler=cosine", "'scheduler.name: cosine'"},
+      {"optimizer=adamw", "'optimizer.name: adamw'"},
       {"train.max_grad_norm=0", "'null'"},
       {"parallel.sharding_strategy=fsdp", "'zero3'"},
       {"optimizer.name=adamw_torch", "'adamw'"},
       {"logging.sinks=[wandb]", "no equivalent"},
+      {"checkpoint.resume=latest", "must be none, auto or a path: latest (did you mean 'auto'?"},
       {"evaluation.every_n_steps=None", "'null'"},
   };
   for (const auto& [written, leads_to] : rows) {
@@ -97,6 +98,29 @@ TEST_CASE("values of other trainers lead to what to write") {
   }
   CHECK(load_recipe({.files = {}, .overrides = {"checkpoint.keep_last=null"}}).recipe.checkpoint.keep_last ==
         std::nullopt);
+}
+
+TEST_CASE("a mistyped key of ours is not taken for another trainer's word") {
+  const std::vector<Row> rows{
+      {"data.paths=x", "'path'"},           {"model.head=3", "'heads'"},
+      {"model.layer=3", "'layers'"},        {"optimizers.lr=1", "'optimizer'"},
+      {"dataset=cifar10", "data.dataset"},  {"precision=x", "'optimizations.precision'"},
+      {"data.num_worker=2", "num_workers"}, {"train.max_step=2", "max_steps"},
+  };
+  for (const auto& [written, leads_to] : rows) {
+    INFO(written);
+    CHECK_THAT(answer_to(written), ContainsSubstring(leads_to));
+  }
+  for (const char* other : {"model.name=resnet152", "model.name=resnet26", "data.dataset=cifar100"}) {
+    INFO(other);
+    CHECK_THAT(answer_to(other), !ContainsSubstring("did you mean 'resnet18'") && !ContainsSubstring("'cifar10'?"));
+  }
+}
+
+TEST_CASE("a recipe of ours with one mistake is not taken for another trainer's") {
+  for (const char* override : {"scheduler.warmup=3", "model.layerz=3", "optimizer={params: 3}", "wandb=1"})
+    for (const Problem& problem : problems_of({.files = {}, .overrides = {override}}))
+      CHECK_THAT(problem.message, !ContainsSubstring("looks like a recipe of"));
 }
 
 /// The full path of each key in a map.

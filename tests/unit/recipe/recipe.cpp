@@ -147,10 +147,10 @@ TEST_CASE("an option name of another tool is answered with the matching optimiza
   const auto hint = [](const std::string& text, const std::string& answer) {
     CHECK_THAT(problem_of(text), ContainsSubstring("unknown key (" + answer + ")"));
   };
-  hint("amp_fp16: true", "did you mean 'optimizations.amp: {dtype: float16}'?");
+  hint("amp_fp16: true", "did you mean 'optimizations.amp: {dtype: float16}'? where it is true");
   hint("dtype: bfloat16",
-       "did you mean 'optimizations.amp' or 'optimizations.precision'? amp computes in bfloat16, precision holds "
-       "weights in it");
+       "did you mean 'optimizations.amp' or 'optimizations.precision' or 'optimizations.amp.dtype'? amp computes in "
+       "bfloat16, precision holds weights in it");
   hint("torch_compile: true", "did you mean 'optimizations.fused_kernels'?");
   hint("fp8: true", "did you mean 'optimizations.fp8'?");
   hint("amp_fp8: true", "did you mean 'optimizations.fp8'?");

@@ -26,7 +26,8 @@ std::string notes_of(const Plan& plan) {
 
 TEST_CASE("a batch in which batch-norm would see one value is refused, dropped or merged") {
   CHECK_THROWS_WITH(plan_of({}), Contains("train.short_batch: batch-norm needs more than one value of each channel") &&
-                                     Contains("32 × 32 pixels") && Contains("33 samples, 8 a batch"));
+                                     Contains("32 × 32 pixels") && Contains("merge joins it") &&
+                                     Contains("33 samples, 8 a batch"));
   const Plan dropped = plan_of({"train.short_batch=drop"});
   CHECK(dropped.data.schedule().steps_per_epoch() == 4);
   CHECK(*dropped.steps == 4);
@@ -53,15 +54,21 @@ TEST_CASE("train.short_batch says where it has no effect") {
   };
   without_effect({"data.image_size=64"}, "every batch-norm has 4 or more values of a sample");
   without_effect({"model.name=mlp"}, "the mlp has no batch-norm");
-  without_effect({"data.drop_last=true"}, "no batch of an epoch has a single sample");
-  without_effect({"data.size=34"}, "no batch of an epoch has a single sample");
-  without_effect({"train.max_steps=4"}, "the run ends before the last batch of an epoch");
+  without_effect({"data.drop_last=true"}, "no batch of an epoch is short");
+  without_effect({"data.size=34"}, "the last batch of an epoch is large enough");
+}
+
+TEST_CASE("a run that ends before the last batch of an epoch is planned, and its comparisons leave that batch out") {
+  const Plan plan = plan_of({"train.max_steps=4"});
+  CHECK(*plan.steps == 4);
+  CHECK(plan.data.last_batch == LastBatch::drop);
+  CHECK_THROWS_WITH(plan_of({"train.max_steps=5"}), Contains("train.short_batch"));
 }
 
 TEST_CASE("several ranks share a short batch, or compute its statistics together") {
   const std::vector<std::string> five{"data.size=21", "data.batch_size=4"};  // 4 samples and one
-  CHECK_THROWS_WITH(plan_of(five, 2),
-                    Contains("one sample on one of the ranks") && Contains("or parallel.sync_batch_norm: true"));
+  CHECK_THROWS_WITH(plan_of(five, 2), Contains("5 samples for 2 ranks; merge shares it evenly") &&
+                                          Contains("and parallel.sync_batch_norm: true computes together"));
   const auto with = [&](std::vector<std::string> more) {
     more.insert(more.begin(), five.begin(), five.end());
     return plan_of(std::move(more), 2);
@@ -70,7 +77,28 @@ TEST_CASE("several ranks share a short batch, or compute its statistics together
   CHECK(with({"train.short_batch=drop"}).data.schedule().steps_per_epoch() == 2);
   CHECK(with({"parallel.sync_batch_norm=true"}).data.schedule().steps_per_epoch() == 3);
   CHECK_THROWS_WITH(plan_of({"data.size=7", "data.batch_size=2", "train.short_batch=merge"}, 2),
-                    Contains("which the ranks cannot share so that each has two"));
+                    Contains("3 samples for 2 ranks; drop leaves it out"));
+}
+
+TEST_CASE("ranks without a sample are refused for any model, unless the batch is dropped or shared") {
+  const std::vector<std::string> mlp{"model.name=mlp", "data.size=18", "data.batch_size=8"};
+  CHECK_THROWS_WITH(plan_of(mlp, 2),
+                    Contains("some of 2 ranks would have no sample") &&
+                        Contains("merge shares it evenly, drop leaves it out: 18 samples, 16 a batch"));
+  const auto with = [&](const std::string& word) {
+    std::vector<std::string> words = mlp;
+    words.push_back(word);
+    return plan_of(words, 2).data.schedule();
+  };
+  CHECK(with("train.short_batch=drop").steps_per_epoch() == 1);
+  CHECK(with("train.short_batch=merge").at(1, 0).items == 1);
+  for (const char* way : {"train.short_batch=drop", "parallel.sync_batch_norm=true"}) {
+    std::vector<std::string> resnet{"data.size=17", way};
+    if (std::string(way).starts_with("train"))
+      CHECK(plan_of(resnet, 2).data.schedule().steps_per_epoch() == 1);
+    else
+      CHECK_THROWS_WITH(plan_of(resnet, 2), Contains("some of 2 ranks would have no sample"));
+  }
 }
 
 }  // namespace short_batch_tests
