@@ -28,13 +28,13 @@ SAMPLES = {
     ),
     "run": (
         "trainopt run configs/quickstart.yaml",
-        r"step +30/30|$|  samples/s|  step time|  waiting|  peak memory|  time to first|  measured over"
+        r"step +30/30|  samples/s|  step time|  waiting|  peak memory|  time to first|  measured over"
         r"|  (num_workers|pin_memory|host_allocator|fused_kernels|winograd|amp|fused_optimizer) ",
     ),
     "compare": (
         "trainopt compare configs/quickstart.yaml --without winograd "
         "'data.transforms=[{resize: 64}, {normalize: {mean: 0.5, std: 0.5}}]' --budget 60s",
-        r"(pays|costs|no effect|inconclusive): |  [AB] {2,}|  measured|  switch +winograd|$|results are in",
+        r"(pays|costs|no effect|inconclusive): |  [AB] {2,}|  measured|  switch +winograd|results are in",
     ),
 }
 
@@ -47,18 +47,22 @@ def block_of(page, name):
 
 
 def shortened(output, kept):
-    """The lines that are kept, with a mark where others stood between them."""
+    """The lines that are kept, with a mark where others stood between them; a blank line is kept beside kept ones."""
     lines, cut = [], False
     for line in output.splitlines():
-        if re.match(kept, line):
-            if cut and lines and lines[-1] != CUT:
+        if not line:
+            if lines and lines[-1] not in ("", CUT) and not cut:
+                lines.append("")
+        elif re.match(kept, line):
+            if cut and lines:
                 lines.append(CUT)
-            if line or (lines and lines[-1]):
-                lines.append(line)
+            lines.append(line)
             cut = False
         else:
             cut = True
-    return [line for i, line in enumerate(lines) if line or (i > 0 and lines[i - 1] != CUT)]
+    while lines and lines[-1] in ("", CUT):
+        lines.pop()
+    return lines
 
 
 def printed(*command):
@@ -78,7 +82,10 @@ def main():
             print(f"readme_samples: {command}", file=sys.stderr)
             done = subprocess.run(["bash", "-c", command], cwd=folder, env=env, capture_output=True, text=True)
             assert done.returncode == 0, done
-            lines = shortened(done.stdout, kept)
+            output = done.stdout.replace(f"{folder}/", "")
+            if name == "run":  # what stands before is the plan
+                output = output[output.index("step  30/30") :]
+            lines = shortened(output, kept)
             if name == "run":
                 lines.insert(0, CUT)
             else:
