@@ -21,9 +21,9 @@ namespace {
 /// "data.batch_size=64": a dotted name before the first "=".
 bool is_override(std::string_view word) {
   const size_t equals = word.find('=');
-  return equals != std::string_view::npos && equals > 0 &&
-         word.substr(0, equals).find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.") ==
-             std::string_view::npos;
+  return equals != std::string_view::npos && equals > 0 && !word.starts_with('-') &&
+         word.substr(0, equals).find_first_not_of(
+             "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-") == std::string_view::npos;
 }
 
 /// Whether the folder is one that commands write: a run, a comparison, a tuning.

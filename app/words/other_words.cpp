@@ -157,6 +157,10 @@ std::string lead_of_key_option(const std::string& word, const std::vector<std::s
   if (meant.path.empty()) return meant.text.empty() ? "" : ";" + meant.text;
   std::string value = word.find('=') == std::string::npos ? value_after(word, line) : word.substr(word.find('=') + 1);
   if (value == kNoValue && meant.is_switch) value = "true";
+  // What is turned off there, or has another shape here, has another value.
+  for (const char* off : {"disable", "no_", "without"})
+    if (folded(name).starts_with(off)) value = kNoValue;
+  if (meant.is_list) value = kNoValue;
   return fmt::format("; write {}{}", as_override(meant.path, value),
                      meant.note.empty() ? "" : fmt::format(" ({})", meant.note));
 }

@@ -91,6 +91,22 @@ c10::intrusive_ptr<c10d::TCPStore> serve(const std::string& address, int port, b
 
 constexpr const char* kRank0 = "rank 0";
 
+/// serve(), which may wait for name servers, so that it says so and can be stopped.
+c10::intrusive_ptr<c10d::TCPStore> serve_patiently(const RendezvousOptions& rendezvous, bool locally) {
+  MeetingWait wait(rendezvous);
+  const std::string address = *rendezvous.address;
+  const int port = rendezvous.port;
+  try {
+    return with_timeout(
+        rendezvous.timeout_s,
+        [address, port, locally, timeout_s = rendezvous.timeout_s] { return serve(address, port, locally, timeout_s); },
+        [&] { wait.still(fmt::format("this machine to answer to the name {} (MASTER_ADDR)", address)); });
+  } catch (const LostRank&) {
+    fail(fmt::format("rank 0 could not listen within {:g} s (parallel.timeout) at {}:{}{}", rendezvous.timeout_s,
+                     address, port, wait.variables()));
+  }
+}
+
 c10::intrusive_ptr<c10d::TCPStore> join(const std::string& address, int port, const RendezvousOptions& rendezvous) {
   c10d::TCPStoreOptions options;
   options.port = static_cast<uint16_t>(port);
@@ -222,7 +238,7 @@ Rendezvous join_rendezvous(const RendezvousOptions& options) {
   }
   const bool locally = options.position.one_machine();
   const auto store = options.position.is_first() && !options.external_store
-                         ? serve(*options.address, options.port, locally, options.timeout_s)
+                         ? serve_patiently(options, locally)
                          : join(*options.address, options.port, options);
   return {part_of(store, options, options.key), *options.address, store->getPort(), {}};
 }

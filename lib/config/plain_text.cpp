@@ -14,15 +14,18 @@ namespace {
 constexpr const char* kVariables =
     "recipes do not expand variables; write the value, or give it on the command line, where the shell expands it: ";
 
-/// "${LR}", or "$LR" at the beginning; empty: there is none.
+/// "${LR}", "$LR" or "$(pwd)"; empty: there is none.
 std::string_view variable_in(std::string_view text) {
-  if (const size_t begin = text.find("${"); begin != std::string_view::npos)
-    return text.substr(begin, text.find('}', begin) - begin + 1);
-  if (text.size() < 2 || text[0] != '$' || (std::isalpha(static_cast<unsigned char>(text[1])) == 0 && text[1] != '_'))
-    return {};
-  size_t end = 1;
-  while (end < text.size() && (std::isalnum(static_cast<unsigned char>(text[end])) != 0 || text[end] == '_')) ++end;
-  return text.substr(0, end);
+  for (size_t at = 0; (at = text.find('$', at)) != std::string_view::npos; ++at) {
+    const char next = at + 1 < text.size() ? text[at + 1] : ' ';
+    if (next == '{') return text.substr(at, text.find('}', at) - at + 1);
+    if (next == '(') return text.substr(at, text.find(')', at) - at + 1);
+    if (std::isalpha(static_cast<unsigned char>(next)) == 0 && next != '_') continue;
+    size_t end = at + 1;
+    while (end < text.size() && (std::isalnum(static_cast<unsigned char>(text[end])) != 0 || text[end] == '_')) ++end;
+    return text.substr(at, end - at);
+  }
+  return {};
 }
 
 struct OddSpace {
@@ -48,7 +51,6 @@ std::string fault_of(const Value& value, const std::string& path, const std::str
     if (const std::string space = odd_space_in(value.text); !space.empty())
       return fmt::format("{}: {}", space, display_text(value));
   if (!variable_in(value.text).empty()) return fmt::format("{}{}=VALUE: {}", kVariables, path, display_text(value));
-  if (value.text.starts_with("$(")) return fmt::format("{}{}=VALUE: {}", kVariables, path, display_text(value));
   if (is_in_home(value) && home.empty()) return "HOME is not set, so ~ stands for no folder: " + display_text(value);
   return "";
 }

@@ -4,6 +4,7 @@
 #include "config/outline.h"
 
 #include <algorithm>
+#include <array>
 #include <cstdlib>
 
 namespace trainopt {
@@ -80,6 +81,15 @@ Suggestion suggestion_of(const Lead& lead, const Outline& all) {
   return did_you_mean(paths, lead.note);
 }
 
+/// Names that mean something else in each section, so that evaluation.steps is no train.max_steps.
+bool is_generic(std::string_view key) {
+  constexpr std::array kGeneric{"interval", "policy",   "strategy", "every",     "steps",      "repeat",
+                                "momentum", "gamma",    "weights",  "path",      "backend",    "name",
+                                "kind",     "size",     "filter",   "resize",    "decay",      "model",
+                                "loss",     "schedule", "dataset",  "max_steps", "transforms", "lr"};
+  return std::find(kGeneric.begin(), kGeneric.end(), folded(key)) != kGeneric.end();
+}
+
 /// Whether one is the other with an s: data.paths is a mistyped data.path, whatever another trainer calls paths.
 bool differ_by_plural(std::string_view a, std::string_view b) {
   if (a.size() > b.size()) std::swap(a, b);
@@ -152,7 +162,8 @@ Suggestion suggestion(std::string_view key, const std::string& section, const st
   collect(all, "", named);
   std::vector<std::string> elsewhere;  // keys of this name in other sections
   for (const Named& one : named)
-    if (one.name == folded(key) && one.path != join_path(section, key)) add_once(elsewhere, one.path);
+    if (one.name == folded(key) && one.path != join_path(section, key) && (section.empty() || !is_generic(key)))
+      add_once(elsewhere, one.path);
 
   if (const Lead* lead = lead_of_key(section, key)) {  // a guess from letters must not beat the table
     const bool knows_section = lead->theirs.find('.') != std::string::npos;
@@ -167,6 +178,7 @@ Suggestion suggestion(std::string_view key, const std::string& section, const st
   if (!near.empty() && edit_distance(key, near) <= 1) return did_you_mean({near});
   if (!elsewhere.empty()) return did_you_mean(elsewhere);
   if (!near.empty()) return did_you_mean({near});
+  if (!section.empty()) return {};  // from here on it would be a guess from letters in a foreign section
 
   std::vector<std::string> paths;
   size_t min_distance = SIZE_MAX;

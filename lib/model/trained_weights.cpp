@@ -126,6 +126,9 @@ std::string without(const std::string& beginning, const std::string& name) {
   return name.starts_with(beginning) ? name.substr(beginning.size()) : name;
 }
 
+constexpr std::array<std::string_view, 3> kInnerWrappers = {"_orig_mod.", "_checkpoint_wrapped_module.",
+                                                            "_fsdp_wrapped_module."};
+
 /// The name without what DistributedDataParallel, torch.compile and a trainer's module put before it, in any order.
 std::string without_wrappers(std::string name) {
   constexpr std::array<std::string_view, 3> kWrappers = {"module.", "_orig_mod.", "model."};
@@ -137,7 +140,16 @@ std::string without_wrappers(std::string name) {
         again = true;
       }
   }
+  // Modules that were compiled or checkpointed one by one have such a part within their names.
+  for (const std::string_view inner : kInnerWrappers)
+    for (size_t at; (at = name.find(inner)) != std::string::npos;) name.erase(at, inner.size());
   return name;
+}
+
+std::string inner_wrapper_of(const std::string& name) {
+  for (const std::string_view inner : kInnerWrappers)
+    if (name.find(inner) != std::string::npos) return std::string(inner);
+  return "";
 }
 
 /// How names in the file become the model's.
@@ -183,9 +195,9 @@ NameChange change_of_names(const fs::path& path, const std::set<std::string>& mo
       most = std::ssize(shared);
       best = {.name = name_of_model, .left_out = "", .changed = 0};
       for (const std::string& name : file)
-        if (const size_t kept = change(name).size(); kept < name.size()) {
+        if (const std::string kept = change(name); kept.size() < name.size()) {
           ++best.changed;
-          best.left_out = name.substr(0, name.size() - kept);
+          best.left_out = name.ends_with(kept) ? name.substr(0, name.size() - kept.size()) : inner_wrapper_of(name);
         }
     }
   if (most == 0) refuse_names(path, model, file);
@@ -294,7 +306,7 @@ class Fitting {
     for (const TensorOfFile& tensor : tensors_) file.insert(tensor.name);
     const NameChange change = change_of_names(path_, model, file, name_of_file);
     if (!change.left_out.empty())
-      result_.notes.push_back(fmt::format("{} of {} names in {} begin with '{}', which is left out", change.changed,
+      result_.notes.push_back(fmt::format("{} of {} names in {} have '{}', which is left out", change.changed,
                                           file.size(), path_.string(), change.left_out));
     for (const TensorOfFile& tensor : tensors_) {
       const auto known = change.name(tensor.name);

@@ -103,6 +103,7 @@ KeyMeant key_meant(const std::string& word) {
       }
     return {.path = "", .note = "", .text = fmt::format(" (did you mean the section '{}'?)", meant.path)};
   }
+  meant.is_list = option->type.starts_with("list of");
   meant.is_switch = option->kind == Option::Kind::toggle || option->type == "true | false";
   return meant;
 }

@@ -43,6 +43,7 @@ struct KeyMeant {
   std::string note;        ///< such as "in steps"
   std::string text;        ///< without a path: why there is no such key, in parentheses; empty: nothing is known
   bool is_switch = false;  ///< it takes true
+  bool is_list = false;
 };
 KeyMeant key_meant(const std::string& word);
 /// Every key of a recipe.

@@ -83,7 +83,7 @@ bool fit_short_batch(Plan& plan, const Recipe& recipe, int64_t least_batch) {
     return false;
   }
   const bool is_only = shape.samples < shape.ranks * shape.batch_size;
-  if (plan.steps && *plan.steps < data.schedule().steps_per_epoch() && !is_only) {
+  if (wanted == ShortBatch::error && plan.steps && *plan.steps < data.schedule().steps_per_epoch() && !is_only) {
     data.last_batch = LastBatch::drop;  // the run ends before; a comparison of it goes on, and has the batches before
     return false;
   }

@@ -80,6 +80,11 @@ void check_paths(const Recipe& recipe, Problems& problems) {
   const std::string& resume = recipe.checkpoint.resume;
   if (resume != "none" && resume != "auto") check("checkpoint.resume", resume, "none, auto or a path");
   if (recipe.model.weights) check("model.weights", *recipe.model.weights, "a file or a folder");
+  for (const auto& [key, folder] :
+       {std::pair{"output_dir", recipe.output_dir}, {"run_dir", recipe.run_dir.value_or("")}})
+    if (folder.starts_with('~'))
+      problems.push_back(
+          {key, fmt::format("only ~/ at the beginning stands for a folder; write it in full: {}", folder)});
 }
 
 void check_model(const Recipe& recipe, const std::set<std::string>& changed, Problems& problems) {
