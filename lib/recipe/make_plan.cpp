@@ -129,9 +129,7 @@ void for_each_optimization(const Recipe& recipe, const ModelFacts& facts, Pass p
   const auto& data = recipe.data;
   const auto& parallel = recipe.parallel;
   const DataConfig standard;
-  ParallelConfig sharing = parallel;
-  sharing.pipeline = {};
-  const bool several = facts.replicas > 1 || !(to_json(sharing) == to_json(ParallelConfig()));
+  const bool several = facts.replicas > 1 || parallel.sharding_strategy != ShardingStrategy::none;
   const Word cache{data.cache == CacheKind::device, word_of(data.cache.kind), "device"};
   const Word strategy{several, word_of(parallel.sharding_strategy), "zero1"};
   // Every model with attention has one of its implementations; math is the plain one, and the only one with dropout.

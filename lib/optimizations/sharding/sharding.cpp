@@ -4,6 +4,7 @@
 #include "base/units.h"
 #include "comm/communicator.h"
 #include "comm/sharding_costs.h"
+#include "config/load.h"
 #include "device/tensor.h"
 #include "optimizations/sharding/replicated_parameters.h"
 #include "optimizations/sharding/sharded_parameters.h"
@@ -12,6 +13,7 @@
 
 #include <array>
 #include <cmath>
+#include <set>
 
 namespace trainopt {
 namespace {
@@ -203,6 +205,19 @@ PlannedSwitch late_entry(const AsyncUpdatesConfig& late, bool has_effect) {
   return {kAsyncUpdates, fmt::format("{{staleness: {}}}", late.staleness), std::move(outcome)};
 }
 
+/// The keys with values of their own that take several replicas, each as a switch without effect.
+void add_unused_keys(const RankPosition& position, const ParallelConfig& config, std::vector<PlannedSwitch>& parts) {
+  // These have entries or notes of their own; a pipeline's ranks also wait for each other through the backend.
+  std::set<std::string> skipped = {"sharding_strategy", "pipeline", "wrap", "async_updates", "nccl"};
+  if (position.ranks > 1) skipped.insert({"backend", "timeout"});
+  const Json standard = to_json(ParallelConfig()), values = to_json(config);
+  for (const auto& [key, value] : values.items())
+    if (!skipped.contains(key) && value != standard.at(key))
+      parts.push_back({"parallel." + key, value.is_string() ? value.get<std::string>() : value.dump(),
+                       Outcome::none(position.ranks > 1 ? "there is only one replica, so nothing is exchanged"
+                                                        : "there is only one rank, so nothing is exchanged")});
+}
+
 }  // namespace
 
 std::vector<PlannedSwitch> parts_of(const Plan& plan, const ParallelConfig& config) {
@@ -210,6 +225,7 @@ std::vector<PlannedSwitch> parts_of(const Plan& plan, const ParallelConfig& conf
   std::vector<PlannedSwitch> parts;
   if (!(config.wrap == WrapConfig())) parts.push_back(wrap_entry(config.wrap, several));
   if (config.async_updates.staleness > 0) parts.push_back(late_entry(config.async_updates, several));
+  if (!several) add_unused_keys(plan.position, config, parts);
   return parts;
 }
 

@@ -19,7 +19,8 @@ inline constexpr Info kInfo{"parallel.sharding_strategy", Exactness::same_math, 
 
 Outcome apply(Plan& plan, const ParallelConfig& config);
 
-// Keys that say how it is done. A plan has an entry of each that is not as usual. They also label what is counted of
+// Keys that say how it is done. A plan has an entry of each that is not as usual, and on a single
+// rank of every other key of the section that is not. They also label what is counted of
 // them: the groups in which a model is gathered, and the updates with gradients of an earlier step.
 inline constexpr const char *kWrap = "parallel.wrap", *kAsyncUpdates = "parallel.async_updates";
 std::vector<PlannedSwitch> parts_of(const Plan& plan, const ParallelConfig& config);

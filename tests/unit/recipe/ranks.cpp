@@ -63,6 +63,19 @@ TEST_CASE("NCCL settings without NCCL are reported, and refused if strict") {
                     Contains("parallel.nccl has no effect here, which strict: true forbids: " + reason));
 }
 
+TEST_CASE("on one rank, keys for several are named as the recipe writes them") {
+  Recipe recipe;
+  recipe.parallel.timeout = Duration{1800};
+  recipe.parallel.bucket_cap_mb = 10;
+  const std::string one = plan_text(plan_for(recipe, ""));
+  CHECK_THAT(one, Contains("parallel.bucket_cap_mb no effect: there is only one rank, so nothing is exchanged"));
+  CHECK_THAT(one, Contains("parallel.timeout   no effect: there is only one rank, so nothing is exchanged"));
+  CHECK_THAT(one, !Contains("parallel.sharding_strategy"));
+  const std::string two = plan_text(plan_for(recipe, "ranks=2"));
+  CHECK_THAT(two, Contains("parallel.sharding_strategy DDP: each of 2 ranks holds the whole model"));
+  CHECK_THAT(two, !Contains("parallel.timeout"));
+}
+
 TEST_CASE("NCCL settings that cannot be right are refused with their key") {
   Recipe recipe = with_nccl();
   recipe.parallel.nccl.algo = "Rnig";
