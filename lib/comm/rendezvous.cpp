@@ -91,6 +91,11 @@ c10::intrusive_ptr<c10d::TCPStore> serve(const std::string& address, int port, b
 
 constexpr const char* kRank0 = "rank 0";
 
+/// True if the user asked for a stop during a wait. A wait that took too long is a UserError as well, a LostRank.
+bool is_stop(const std::exception& error) {
+  return dynamic_cast<const UserError*>(&error) && !dynamic_cast<const LostRank*>(&error);
+}
+
 /// serve(), which may wait for name servers, so that it says so and can be stopped.
 c10::intrusive_ptr<c10d::TCPStore> serve_patiently(const RendezvousOptions& rendezvous, bool locally) {
   MeetingWait wait(rendezvous);
@@ -118,10 +123,8 @@ c10::intrusive_ptr<c10d::TCPStore> join(const std::string& address, int port, co
     return with_timeout(
         rendezvous.timeout_s, [address, options] { return c10::make_intrusive<c10d::TCPStore>(address, options); },
         [&] { wait.still(fmt::format("{} at {}:{}", kRank0, address, port)); });
-  } catch (const UserError&) {  // the user asks for a stop
-    throw;
   } catch (const std::exception& error) {  // named recovery: c10d has no specific exception type
-    if (is_out_of_threads(error)) throw;
+    if (is_out_of_threads(error) || is_stop(error)) throw;
     fail(
         fmt::format("rank 0 could not be reached within {:g} s (parallel.timeout); check that it runs and that "
                     "MASTER_ADDR and MASTER_PORT are right: {}:{}{}",
@@ -142,10 +145,8 @@ std::string said_by_rank_0(const c10::intrusive_ptr<c10d::Store>& store, const s
   try {
     return with_timeout(
         options.timeout_s, [store, name] { return store->get_to_str(name); }, [&] { wait.still(kRank0); });
-  } catch (const UserError&) {  // the user asks for a stop
-    throw;
   } catch (const std::exception& error) {  // named recovery: c10d has no specific exception type
-    if (is_out_of_threads(error)) throw;
+    if (is_out_of_threads(error) || is_stop(error)) throw;
     fail(fmt::format("rank 0 did not answer within {:g} s (parallel.timeout){}", options.timeout_s, wait.variables()));
   }
 }
