@@ -99,7 +99,8 @@ def test_no_false_alarm(trainopt, keys):
     if "nan@3+:1" in keys:  # bad data on one rank: the comparison must not call it a hardware fault
         assert result.code == 6 and got["replica_checks"]["passed"] == 2, (result, got)
         return
-    assert result.code == 0, result
+    never_updates = "init_scale" in keys[0]
+    assert result.code == (6 if never_updates else 0), result
     assert got["replica_checks"]["passed"] == got["steps"] and got["replica_checks"]["wall_s"] > 0, got
     assert f"replica checks: {got['steps']} passed in " in result.out, result
 
