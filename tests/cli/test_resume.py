@@ -440,7 +440,7 @@ def test_what_may_change(again, eight):
         "train.gradient_accumulation_steps=2",
         "logging.every_n_steps=4",
     )
-    assert result.code == 0 and "the same global batch" in result.out, result
+    assert result.code == 0 and "the same global batch" in result.err, result
     assert [row["step"] for row in records(again.folder / "out")][12:] in ([13, 16], [16]) and summary(
         again.folder / "out"
     )["samples"] == 128
