@@ -343,7 +343,7 @@ def test_arms_do_not_outlive_the_comparison(trainopt, recipe):
 
 
 def test_a_small_budget_goes_to_the_total_first(trainopt, recipe):
-    answer = trainopt("ablate", recipe, "--budget", "6s", "--turn", "5ms", "bench.warmup_steps=3", "--json").json()
+    answer = trainopt("ablate", recipe, "--budget", "10s", "--turn", "5ms", "bench.warmup_steps=3", "--json").json()
     assert answer["total"]["ratio"] > 0
     assert any(row["in_stack"]["reason"] == "no time was left" for row in answer["switches"])
 
