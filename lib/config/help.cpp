@@ -5,6 +5,7 @@
 #include "config/write.h"
 
 #include <algorithm>
+#include <map>
 
 namespace trainopt {
 namespace {
@@ -30,14 +31,21 @@ std::string type_of(const Option& option) {
   return option.kind == Option::Kind::variant ? joined(alternative_names(option), " | ") : option.type;
 }
 
-/// What others call it, without words that belong to one of their sections.
-std::vector<std::string> names_elsewhere(const std::string& path) {
-  std::vector<std::string> names;
+using Names = std::vector<std::string>;
+
+/// By our keys, what others call them, without words that belong to one of their sections.
+std::map<std::string, Names> names_by_key() {
+  std::map<std::string, Names> names;
   for (const Lead& lead : all_leads())
     if (lead.theirs.find_first_of(".*=") == std::string::npos)
-      for (const std::string& ours : lead.paths)
-        if (ours.substr(0, ours.find(": ")) == path) names.push_back(lead.theirs);
+      for (const std::string& ours : lead.paths) names[ours.substr(0, ours.find(": "))].push_back(lead.theirs);
   return names;
+}
+
+Names names_elsewhere(const std::string& path) {
+  static const auto all = names_by_key();  // made once: plans ask for the options of a recipe again and again
+  const auto found = all.find(path);
+  return found == all.end() ? Names() : found->second;
 }
 
 OptionHelp help_of(const Option& option, const std::string& path) {
