@@ -83,6 +83,7 @@ c10::intrusive_ptr<c10d::TCPStore> serve(const std::string& address, int port, b
   try {
     return c10::make_intrusive<c10d::TCPStore>(address, options);
   } catch (const std::exception& error) {  // named recovery: c10d has no specific exception type
+    if (is_out_of_threads(error)) throw;
     const std::string words = error.what();
     cannot_listen(address, port,
                   words.find("EADDRINUSE") != std::string::npos || words.find("in use") != std::string::npos);
